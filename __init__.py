@@ -1,0 +1,1 @@
+"""Watch a collective move: schedules, traces, simulation, film and diff."""

@@ -1,0 +1,1 @@
+"""How it looks: the film, its painters, the exports and the pages."""

@@ -1,0 +1,1 @@
+"""Painters: primitives become pixels, vectors or slides."""

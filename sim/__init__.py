@@ -1,0 +1,1 @@
+"""What would happen: schedules, their verification, the network and the replay."""

@@ -1,0 +1,1 @@
+"""The algorithms of the collectives, one module for each family."""

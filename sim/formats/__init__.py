@@ -1,0 +1,1 @@
+"""Foreign formats that become a schedule or a topology."""

@@ -1,0 +1,1 @@
+"""What happened: the trace, its files, its diff and its recorder."""

@@ -1,0 +1,1 @@
+"""The recorder: what a process does with torch.distributed, written down as it happens."""
