@@ -1,0 +1,264 @@
+"""Columns and tables: immutable, nullable, in numpy.
+
+    table = Table.build(EVENTS, {"kind": ["send", "recv"], "rank": [0, None]})
+    table["kind"][0]            # 'send'
+    table.take([1])["rank"][0]  # None
+
+A cell that is not there is None when read alone, and False in `valid` when a whole column is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .schema import ColumnSpec, Type
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Array = npt.NDArray[Any]
+
+_NUMPY = {Type.INT: np.int64, Type.FLOAT: np.float64, Type.BOOL: np.bool_}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """One column of n cells.
+
+    Attributes:
+        type: Type of the cells.
+        values: One value a cell: int64, float64 or bool; for text an int32 code into `texts`; for
+            lists (ints, bytes) the length of each cell's list, int64.
+        valid: False where the cell is null, shape (n,); `values` is 0 there.
+        texts: The distinct texts of a text column, in order of first appearance.
+        flat: The items of all lists, one after the other (int64 or uint8), for list columns.
+        starts: Start of each cell's list in `flat`, int64, for list columns.
+    """
+
+    type: Type
+    values: Array
+    valid: Mask
+    texts: tuple[str, ...] = ()
+    flat: Array | None = None
+    starts: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, row: int) -> Any:
+        """Return the cell as a Python value (int, float, bool, str, list of int, bytes) or None."""
+        if not self.valid[row]:
+            return None
+        if self.type is Type.TEXT:
+            return self.texts[self.values[row]]
+        if self.flat is None or self.starts is None:
+            return self.values[row].item()
+        start = int(self.starts[row])
+        items = self.flat[start : start + int(self.values[row])]
+        return items.tobytes() if self.type is Type.BYTES else items.tolist()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.to_list())
+
+    def to_list(self) -> list[Any]:
+        """Return all cells as Python values, None where null."""
+        if self.type is Type.TEXT:
+            cells: list[Any] = [self.texts[code] if self.texts else None for code in self.values]
+        elif self.flat is None or self.starts is None:
+            cells = self.values.tolist()
+        else:
+            items: Any = self.flat.tobytes() if self.type is Type.BYTES else self.flat.tolist()
+            starts = self.starts.tolist()
+            lengths = self.values.tolist()
+            cells = [items[s : s + n] for s, n in zip(starts, lengths, strict=True)]
+        if self.valid.all():
+            return cells
+        return [c if v else None for c, v in zip(cells, self.valid.tolist(), strict=True)]
+
+    def where(self, value: Any) -> Mask:
+        """Return which cells equal `value` (None: which are null), shape (n,); not for lists."""
+        if value is None:
+            return ~self.valid
+        if self.type is not Type.TEXT:
+            return np.asarray(self.valid & (self.values == value))
+        if value not in self.texts:
+            return np.zeros(len(self), np.bool_)
+        return np.asarray(self.valid & (self.values == self.texts.index(value)))
+
+    def take(self, rows: Rows | Sequence[int] | Mask) -> Column:
+        """Return the column of the chosen rows, in the order given."""
+        picked = np.asarray(rows)
+        if picked.dtype == np.bool_:
+            picked = np.flatnonzero(picked)
+        values, valid = self.values[picked], self.valid[picked]
+        if self.flat is None or self.starts is None:
+            return Column(self.type, values, valid, self.texts)
+        ends = np.cumsum(values)
+        index = np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64)
+        shift = np.repeat(self.starts[picked] - (ends - values), values)
+        return lists(self.type, values, valid, self.flat[index + shift])
+
+    def equals(self, other: Column) -> bool:
+        """Return whether both columns read the same, cell by cell (NaN equals NaN)."""
+        if self.type is not other.type or not np.array_equal(self.valid, other.valid):
+            return False
+        if self.type is Type.TEXT:
+            mine = np.array(self.texts, dtype=object)
+            theirs = np.array(other.texts, dtype=object)
+            at = self.valid
+            if not at.any():
+                return True
+            return bool((mine[self.values[at]] == theirs[other.values[at]]).all())
+        if not np.array_equal(self.values, other.values, equal_nan=self.type is Type.FLOAT):
+            return False
+        return self.flat is None or np.array_equal(self.flat, _some(other.flat))
+
+    @staticmethod
+    def build(type: Type, cells: Sequence[Any] | Array | None, n: int) -> Column:
+        """Return a column of `n` cells from Python values (None: null), an array, or nothing.
+
+        Args:
+            type: Type of the cells.
+            cells: `n` values, or None for a column of nulls. An array is taken as it is, all valid.
+            n: Number of rows.
+
+        Raises:
+            ValueError: The number of cells is not `n`.
+        """
+        if cells is None:
+            return _nulls(type, n)
+        if len(cells) != n:
+            raise ValueError(f"a column of {n} rows cannot be built from {len(cells)} cells")
+        if type is Type.TEXT:
+            return _texts(cells)
+        if type in (Type.INTS, Type.BYTES):
+            return _lists(type, cells)
+        if isinstance(cells, np.ndarray) and cells.dtype != object:
+            return Column(type, cells.astype(_NUMPY[type]), np.ones(n, np.bool_))
+        valid = np.fromiter((c is not None for c in cells), np.bool_, n)
+        values = np.fromiter((0 if c is None else c for c in cells), _NUMPY[type], n)
+        return Column(type, values, valid)
+
+
+def _some(flat: Array | None) -> Array:
+    assert flat is not None
+    return flat
+
+
+def _nulls(type: Type, n: int) -> Column:
+    valid = np.broadcast_to(np.zeros(1, np.bool_), (n,))
+    if type is Type.TEXT:
+        return Column(type, np.broadcast_to(np.zeros(1, np.int32), (n,)), valid)
+    if type in (Type.INTS, Type.BYTES):
+        lengths = np.broadcast_to(np.zeros(1, np.int64), (n,))
+        return Column(type, lengths, valid, (), _flat(type, 0), lengths)
+    return Column(type, np.broadcast_to(np.zeros(1, _NUMPY[type]), (n,)), valid)
+
+
+def _flat(type: Type, size: int) -> Array:
+    return np.zeros(size, np.uint8 if type is Type.BYTES else np.int64)
+
+
+def _texts(cells: Sequence[Any] | Array) -> Column:
+    codes: dict[str, int] = {}
+    values = np.zeros(len(cells), np.int32)
+    valid = np.ones(len(cells), np.bool_)
+    for row, cell in enumerate(cells):
+        if cell is None:
+            valid[row] = False
+        else:
+            values[row] = codes.setdefault(str(cell), len(codes))
+    return Column(Type.TEXT, values, valid, tuple(codes))
+
+
+def _lists(type: Type, cells: Sequence[Any] | Array) -> Column:
+    n = len(cells)
+    valid = np.fromiter((c is not None for c in cells), np.bool_, n)
+    lengths = np.fromiter((0 if c is None else len(c) for c in cells), np.int64, n)
+    if type is Type.BYTES:
+        joined = b"".join(bytes(c) for c in cells if c is not None)
+        return lists(type, lengths, valid, np.frombuffer(joined, np.uint8))
+    flat = _flat(type, int(lengths.sum()))
+    end = 0
+    for cell in cells:
+        if cell is not None:
+            flat[end : end + len(cell)] = cell
+            end += len(cell)
+    return lists(type, lengths, valid, flat)
+
+
+def lists(type: Type, lengths: Array, valid: Mask, flat: Array) -> Column:
+    """Return a column of lists from the length of each and all their items."""
+    starts = np.cumsum(lengths, dtype=np.int64) - lengths
+    return Column(type, lengths, valid, (), flat, starts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Columns of equal length, by name, in schema order."""
+
+    columns: Mapping[str, Column]
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    def row(self, row: int) -> dict[str, Any]:
+        """Return one row as a dict of the cells that are not null."""
+        cells = {name: column[row] for name, column in self.columns.items()}
+        return {name: cell for name, cell in cells.items() if cell is not None}
+
+    def take(self, rows: Rows | Sequence[int] | Mask) -> Table:
+        """Return the table of the chosen rows, in the order given."""
+        picked = np.asarray(rows)
+        n = int(picked.sum()) if picked.dtype == np.bool_ else len(picked)
+        return Table({name: c.take(picked) for name, c in self.columns.items()}, n)
+
+    def replace(self, **columns: Column) -> Table:
+        """Return the table with some columns replaced."""
+        return Table({**self.columns, **columns}, self.n)
+
+    def equals(self, other: Table) -> bool:
+        """Return whether both tables read the same, cell by cell."""
+        return self.n == other.n and all(
+            column.equals(other[name]) for name, column in self.columns.items()
+        )
+
+    @staticmethod
+    def build(
+        specs: Sequence[ColumnSpec],
+        cells: Mapping[str, Sequence[Any] | Array | Column | None],
+        n: int | None = None,
+    ) -> Table:
+        """Return a table from cells by column name; a column that is not named is all null.
+
+        Args:
+            specs: The columns, such as `schema.EVENTS`.
+            cells: Values, an array or a ready Column for each name.
+            n: Number of rows; needed only where `cells` names none.
+
+        Raises:
+            ValueError: A name is not in `specs`, or the lengths differ.
+        """
+        unknown = sorted(set(cells) - {spec.name for spec in specs})
+        if unknown:
+            raise ValueError(f"no such column: {', '.join(unknown)}")
+        if n is None:
+            n = next((len(c) for c in cells.values() if c is not None), 0)
+        columns = {}
+        for spec in specs:
+            given = cells.get(spec.name)
+            if isinstance(given, Column):
+                if len(given) != n:
+                    raise ValueError(f"column {spec.name} has {len(given)} rows, expected {n}")
+                columns[spec.name] = given
+            else:
+                columns[spec.name] = Column.build(spec.type, given, n)
+        return Table(columns, n)
