@@ -5,9 +5,9 @@ Typical use:
     import chunkscope
 
     schedule = chunkscope.build("all_reduce", "ring", 4)
-    chunkscope.verify(schedule)
-    replay = chunkscope.simulate(schedule, chunkscope.topology("ring:100GB/s,1us", 4))
-    print(chunkscope.diff(replay.trace(), chunkscope.read("chunkscope-out/run")))
+    assert not chunkscope.verify(schedule)
+    replay = chunkscope.simulate(schedule.bind(16, "float32"), chunkscope.topology("ring", 4))
+    print(chunkscope.diff(replay.trace(), chunkscope.read("chunkscope-out/run")).to_text())
 
 Every name below is loaded when it is first used: importing chunkscope loads nothing heavy.
 """
@@ -18,26 +18,45 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .dashboard.export import export as export
-    from .dashboard.film import film as film
-    from .errors import ChunkscopeError as ChunkscopeError
-    from .errors import TraceMismatch as TraceMismatch
-    from .sim.algorithms import build as build
-    from .sim.execute import execute as execute
-    from .sim.replay import simulate as simulate
-    from .sim.schedule import Schedule as Schedule
-    from .sim.schedule import Transfer as Transfer
-    from .sim.topology import Topology as Topology
-    from .sim.topology import topology as topology
-    from .sim.verify import verify as verify
-    from .traces.diff import diff as diff
-    from .traces.files import read as read
-    from .traces.files import write as write
-    from .traces.record import record as record
-    from .traces.trace import Trace as Trace
+    from .dashboard.export import export
+    from .dashboard.film import film
+    from .errors import ChunkscopeError, TraceMismatch
+    from .sim.execute import execute
+    from .sim.library import algorithms, build
+    from .sim.replay import simulate
+    from .sim.schedule import Schedule, Transfer
+    from .sim.topology import Topology
+    from .sim.topology import parse as topology
+    from .sim.verify import verify
+    from .traces.diff import diff
+    from .traces.files import read, write
+    from .traces.record import record
+    from .traces.trace import Trace
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "ChunkscopeError",
+    "Schedule",
+    "Topology",
+    "Trace",
+    "TraceMismatch",
+    "Transfer",
+    "algorithms",
+    "build",
+    "diff",
+    "execute",
+    "export",
+    "film",
+    "read",
+    "record",
+    "simulate",
+    "topology",
+    "verify",
+    "write",
+]
+
+# Where each name lives when it is used: a module, and the name there where it is another one.
 _HOMES = {
     "ChunkscopeError": ".errors",
     "Schedule": ".sim.schedule",
@@ -45,7 +64,8 @@ _HOMES = {
     "Trace": ".traces.trace",
     "TraceMismatch": ".errors",
     "Transfer": ".sim.schedule",
-    "build": ".sim.algorithms",
+    "algorithms": ".sim.library",
+    "build": ".sim.library",
     "diff": ".traces.diff",
     "execute": ".sim.execute",
     "export": ".dashboard.export",
@@ -53,20 +73,18 @@ _HOMES = {
     "read": ".traces.files",
     "record": ".traces.record",
     "simulate": ".sim.replay",
-    "topology": ".sim.topology",
+    "topology": ".sim.topology:parse",
     "verify": ".sim.verify",
     "write": ".traces.files",
 }
 
-__all__ = sorted(_HOMES)
-
 
 def __getattr__(name: str) -> object:
     """Load a public name from the module where it lives (PEP 562)."""
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(home, __name__), name)
+    module, _, there = _HOMES[name].partition(":")
+    value: object = getattr(import_module(module, __name__), there or name)
     globals()[name] = value
     return value
 
