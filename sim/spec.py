@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 from ..errors import ScheduleError
 from ..traces.schema import DTYPES
 from ..traces.trace import Trace
+from ..units import format_bytes, parse_bytes
 from .bind import BoundSchedule
 from .collectives import collective
 from .library import resolve
 from .replay import Replay, simulate
 from .schedule import Schedule
 from .topology import parse as parse_topology
-from .units import format_bytes, parse_bytes
 from .values import default_inputs
 
 DEFAULT_RANKS = 4
+DEFAULT_ELEMENTS = 16
 DEFAULT_TOPOLOGY = "ring"
 # Above this, values are left out of a simulated trace unless they are asked for.
 VALUES_UP_TO_BYTES = 1 << 20
@@ -38,8 +39,8 @@ class Spec:
         algorithm: Name, ``file.py:function``, ``package.module:function`` or a schedule's text
             file; None for the collective's default.
         ranks: Group size.
-        size_bytes: Bytes of the whole data, as nccl-tests counts them; None for 4 elements a rank
-            and 16 for 4 ranks.
+        size_bytes: Bytes of the whole data, as nccl-tests counts them; None for 16 elements, or
+            the next number above that divides into one block a rank where there must be blocks.
         dtype: Torch's name of the element type.
         op: SUM, AVG, PRODUCT, MIN or MAX.
         root: Group rank of the root, for collectives that have one (0 by default).
@@ -78,7 +79,8 @@ class Spec:
             raise ScheduleError(f"unknown dtype {self.dtype!r}; known: {', '.join(DTYPES)}")
         itemsize = DTYPES[self.dtype]
         if self.size_bytes is None:
-            return 4 * self.ranks
+            block = self.ranks if collective(self.collective).by_block else 1
+            return -(-DEFAULT_ELEMENTS // block) * block
         if self.size_bytes < 0 or self.size_bytes % itemsize:
             raise ScheduleError(
                 f"{self.size_bytes} bytes are no multiple of {self.dtype}'s {itemsize}"
