@@ -80,3 +80,20 @@ class MissingExtra(ChunkscopeError, ImportError):
     def __init__(self, what: str, extra: str, package: str) -> None:
         super().__init__(f"{what} need {package}: pip install 'chunkscope[{extra}]'")
         self.extra = extra
+
+
+class RanksError(ChunkscopeError, RuntimeError):
+    """A rank of `Ranks` raised, died or did not return in time.
+
+    Args:
+        message: What each rank did, with tracebacks and where the stuck ones stood.
+        failed: Ranks that raised or died.
+        stuck: Ranks that had not returned when the time was over.
+    """
+
+    def __init__(
+        self, message: str, *, failed: tuple[int, ...] = (), stuck: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.failed = failed
+        self.stuck = stuck
