@@ -1,10 +1,10 @@
 """A Trace: what happened, as two tables and metadata.
 
-    trace = chunkscope.read("run.parquet")
-    sends = trace.where(kind="send", rank=2)        # row numbers
-    trace.events["size_bytes"][sends[0]]
-    for call in trace.calls():
-        print(call.collective, call.coll_seq, trace.meta.groups[call.group].ranks)
+trace = chunkscope.read("run.parquet")
+sends = trace.where(kind="send", rank=2)        # row numbers
+trace.events["size_bytes"][sends[0]]
+for call in trace.calls():
+    print(call.collective, call.coll_seq, trace.meta.groups[call.group].ranks)
 """
 
 from __future__ import annotations
@@ -144,9 +144,7 @@ class Trace:
             bad = column.valid & ((column.values < 0) | (column.values >= limit))
             if bad.any():
                 row = int(np.flatnonzero(bad)[0])
-                raise ValueError(
-                    f"row {row}: {name} is {column[row]}, expected 0 to {limit - 1}"
-                )
+                raise ValueError(f"row {row}: {name} is {column[row]}, expected 0 to {limit - 1}")
 
     def __len__(self) -> int:
         return len(self.events)
@@ -179,10 +177,11 @@ class Trace:
 
     def states_of(self, row: int, **cells: Any) -> Rows:
         """Return the numbers of the state rows of one event, narrowed as in `where`."""
-        mask = self.states["event"].where(row)
+        low, high = np.searchsorted(self.states["event"].values, (row, row + 1))
+        rows = np.arange(low, high)
         for name, value in cells.items():
-            mask = mask & self.states[name].where(value)
-        return np.flatnonzero(mask)
+            rows = rows[self.states[name].take(rows).where(value)]
+        return rows
 
     def calls(self) -> list[Call]:
         """Return the collective calls in order of their first issue."""
