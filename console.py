@@ -1,0 +1,81 @@
+"""What the commands share on the terminal: errors, sizes, names for output, summaries, tables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from .errors import ChunkscopeError
+from .units import parse_bytes
+
+
+class Commands(click.Group):
+    """A group that turns errors into one line on stderr and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; the library's errors and the system's become exit code 2."""
+        try:
+            return super().invoke(ctx)
+        except ChunkscopeError as error:
+            fail(str(error))
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            fail(f"{where}{error.strerror or error}")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which a newcomer meets them."""
+        return list(self.commands)
+
+
+def fail(message: str) -> NoReturn:
+    """Print an error and exit with 2."""
+    click.echo(f"chunkscope: {message}", err=True)
+    sys.exit(2)
+
+
+class Size(click.ParamType):
+    """A number of bytes, such as 64MiB, 1e9 or 16."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the bytes."""
+        try:
+            return value if isinstance(value, int) else parse_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def unused(path: Path) -> Path:
+    """Return the path, or the first of path-2, path-3, ... that does not exist."""
+    candidate, number = path, 1
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.stem}-{number}{path.suffix}")
+    return candidate
+
+
+def print_summary(what: str, result: str, path: Path, following: str, *, err: bool = False) -> None:
+    """Print three lines about what was made, and the command to try next."""
+    for line in (what, result, f"Wrote {path}", f"Next: {following}"):
+        click.echo(line, err=err)
+
+
+def print_table(header: Sequence[str], rows: list[tuple[str, ...]]) -> None:
+    """Print a table without its empty columns."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    used = [k for k in range(len(header)) if any(row[k] for row in rows)] or [0]
+    for k in used:
+        table.add_column(header[k], overflow="fold")
+    for row in rows:
+        table.add_row(*(row[k] for k in used))
+    width = None if sys.stdout.isatty() else max(120, int(os.environ.get("COLUMNS", "0") or 0))
+    Console(width=width, highlight=False, markup=False).print(table)
