@@ -1,0 +1,309 @@
+"""The recorder of one process: numbers events and writes them down as they happen.
+
+    with record("chunkscope-out/run") as recorder:
+        call = recorder.begin("collective", collective="all_reduce", group=0, rank=0)
+        recorder.state(call, "before", "input", 0, tensor)
+        recorder.end(call)
+
+An event is a `begin` and an `end` record, so that one that never ends is on disk, too. What is the
+same each time (everything but times, states and what an event lies in) is written once as a `call`
+record. A recorder may be used by any number of threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..schema import SCHEMA_VERSION
+from .callers import Sites
+from .folder import claim, host_name
+from .states import States
+from .writer import Writer, clean, dump
+
+
+class Recorder:
+    """Writes this process's events into a folder.
+
+    Args:
+        folder: Folder of the recording; made where it is missing.
+        state: `none`, `sample` or `full`, see `states`.
+        run: Id of the run, where all its processes know one.
+
+    Raises:
+        RecorderError: The folder holds another run, or cannot be written.
+        ValueError: The state policy is unknown.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, state: str = "full", run: str | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.writer = Writer(self.folder, self._header)
+        self.states = States(state, self.writer)
+        self.run = claim(self.folder, run)
+        self._local = threading.local()
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new file: called in a forked child, which must leave its parent's alone."""
+        self.writer.forget()
+        self.states.restart()
+        self.sites = Sites(self.writer)
+        self._lock = threading.RLock()
+        self._next = itertools.count()
+        self._calls: dict[Any, int] = {}
+        self._schedules: dict[str, int] = {}
+        self._groups: dict[Any, int] = {}
+        self._group_count = itertools.count()
+
+    def begin(
+        self,
+        kind: str,
+        *,
+        parent: int | None = None,
+        batch: int | None = None,
+        t_issue_ns: int | None = None,
+        **columns: Any,
+    ) -> int:
+        """Write that an event begins, and return its number, `seq`.
+
+        Args:
+            kind: See `schema.Kind`.
+            parent: seq of the event that this one happens inside of.
+            batch: seq of the first event that the same call issued.
+            t_issue_ns: When it was asked for, by `time.monotonic_ns`; now by default.
+            columns: Cells for other columns of `schema.EVENTS` that are known by now.
+        """
+        call = self.call(kind, columns)
+        seq = next(self._next)
+        issued = time.monotonic_ns() if t_issue_ns is None else t_issue_ns
+        self.writer.write(
+            b'{"r":"begin","seq":%d,"call":%d,"t":%d%b}\n'
+            % (seq, call, issued, _inside(parent, batch))
+        )
+        return seq
+
+    def end(
+        self,
+        seq: int,
+        *,
+        t_start_ns: int | None = None,
+        t_end_ns: int | None = None,
+        status: str = "ok",
+        error: str | None = None,
+        **columns: Any,
+    ) -> None:
+        """Write that an event ended.
+
+        Args:
+            seq: What `begin` returned.
+            t_start_ns: When its work began, where that is known.
+            t_end_ns: When it ended; now by default.
+            status: See `schema.Status`.
+            error: Type and message of the error.
+            columns: Cells that were not known at the begin.
+        """
+        ended = time.monotonic_ns() if t_end_ns is None else t_end_ns
+        start = b"" if t_start_ns is None else b',"start":%d' % t_start_ns
+        more = b"" if status == "ok" else b',"status":"%b"' % str(status).encode()
+        if error is not None:
+            more += b',"error":%b' % dump_text(error)
+        if columns:
+            more += b',"set":%b' % dump(columns)[:-1]
+        self.writer.write(b'{"r":"end","seq":%d,"t":%d%b%b}\n' % (seq, ended, start, more))
+
+    def row(
+        self,
+        kind: str,
+        *,
+        t_issue_ns: int | None,
+        t_start_ns: int | None,
+        t_end_ns: int | None,
+        parent: int | None = None,
+        batch: int | None = None,
+        status: str = "ok",
+        error: str | None = None,
+        **columns: Any,
+    ) -> int:
+        """Write an event that is over, begin and end in one record, and return its seq."""
+        call = self.call(kind, columns)
+        seq = next(self._next)
+        more = _inside(parent, batch)
+        for name, value in (("issue", t_issue_ns), ("start", t_start_ns), ("end", t_end_ns)):
+            if value is not None:
+                more += b',"%b":%d' % (name.encode(), value)
+        if status != "ok":
+            more += b',"status":"%b"' % str(status).encode()
+        if error is not None:
+            more += b',"error":%b' % dump_text(error)
+        self.writer.write(b'{"r":"row","seq":%d,"call":%d%b}\n' % (seq, call, more))
+        return seq
+
+    def state(
+        self, seq: int, when: str, role: str, index: int | None, tensor: torch.Tensor
+    ) -> None:
+        """Write what a tensor of an event holds now.
+
+        Args:
+            seq: The event.
+            when: `before` or `after`.
+            role: See `schema.Role`.
+            index: Tensor in the call's list, or slot of the place.
+            tensor: The tensor, or a view of the part meant.
+        """
+        spot = b"null" if index is None else b"%d" % index
+        self.writer.write(
+            b'{"r":"state","seq":%d,"%b":[["%b",%b,%b]]}\n'
+            % (seq, str(when).encode(), str(role).encode(), spot, self.states.fragment(tensor))
+        )
+
+    def schedule(self, text: str) -> int:
+        """Write the text form of a schedule once, and return its number for the column."""
+        with self._lock:
+            if text not in self._schedules:
+                found = len(self._schedules)
+                self.writer.write_json({"r": "schedule", "n": found, "text": text})
+                self._schedules[text] = found
+            return self._schedules[text]
+
+    def site(self) -> int | None:
+        """Write the line of the user's program that we are in, and return its number."""
+        return self.sites.find(sys._getframe(1)).site
+
+    def group(self, group: Any) -> int:
+        """Write a process group once, and return its number for the column.
+
+        Args:
+            group: A `torch.distributed.ProcessGroup`; None means the default group.
+        """
+        if group is None:
+            group = torch.distributed.distributed_c10d._get_default_group()
+        found = self._groups.get(group)
+        if found is None:
+            with self._lock:
+                found = self._groups.get(group)
+                if found is None:
+                    found = self.announce_group(ranks_of(group))
+                    self.adopt_group(found, group)
+        return found
+
+    def announce_group(self, ranks: list[int] | None) -> int:
+        """Write that a group of these global ranks is being made, and return its number."""
+        found = next(self._group_count)
+        self.writer.write_json({"r": "group", "n": found, "ranks": ranks})
+        return found
+
+    def adopt_group(self, number: int, group: Any) -> None:
+        """Write what is known of an announced group now that it is there."""
+        record = {"r": "group", "n": number, "ranks": ranks_of(group), **_labels(group)}
+        self.writer.write_json(record)
+        self._groups[group] = number
+
+    def call(self, kind: str, columns: dict[str, Any]) -> int:
+        """Write what stays the same between events once, and return its number."""
+        key = (kind, threading.get_ident(), *columns.items())
+        try:
+            found = self._calls.get(key)
+        except TypeError:  # a list among the cells
+            columns = {
+                name: tuple(cell) if isinstance(cell, list) else cell
+                for name, cell in columns.items()
+            }
+            return self.call(kind, columns)
+        if found is not None:
+            return found
+        cells = {name: cell for name, cell in columns.items() if cell is not None}
+        cells.setdefault("provenance", "executed")
+        cells.setdefault("thread", clean(threading.current_thread().name))
+        return self.define_call(key, {"kind": kind, **cells})
+
+    def define_call(self, key: Any, cells: dict[str, Any]) -> int:
+        """Write a call record and remember its number under a key."""
+        with self._lock:
+            if len(self._calls) >= 65536:
+                self._calls.clear()
+            self._defined = getattr(self, "_defined", -1) + 1
+            self.writer.write_json({"r": "call", "n": self._defined, **cells})
+            self._calls[key] = self._defined
+            return self._defined
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Keep the hooks of this thread from recording what is called inside."""
+        before = getattr(self._local, "is_silent", False)
+        self._local.is_silent = True
+        try:
+            yield
+        finally:
+            self._local.is_silent = before
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the hooks of this thread keep still."""
+        return getattr(self._local, "is_silent", False)
+
+    def note(self, text: str) -> None:
+        """Write something that a reader of the trace should know."""
+        self.writer.write_json({"r": "note", "text": clean(text)})
+
+    def close(self) -> None:
+        """Write that this process ended its recording, and close the file."""
+        self.writer.close({"r": "close", "t": time.monotonic_ns()})
+
+    def _header(self) -> dict[str, Any]:
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "run": self.run,
+            "host": host_name(),
+            "pid": os.getpid(),
+            "parent_pid": os.getppid(),
+            "attempt": int(attempt) if attempt.isdigit() else 0,
+            "versions": versions(),
+            "monotonic_ns": time.monotonic_ns(),
+            "wall_ns": time.time_ns(),
+        }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that decide what a recording means."""
+    from ... import __version__
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"chunkscope": __version__, "torch": str(torch.__version__), "python": python}
+
+
+def ranks_of(group: Any) -> list[int]:
+    """Return the global ranks of a process group, in group order."""
+    world = torch.distributed.distributed_c10d._world
+    members = world.pg_group_ranks.get(group)
+    if not members:  # a bare ProcessGroup that torch.distributed does not know
+        return list(range(group.size()))
+    return [rank for rank, _ in sorted(members.items(), key=lambda item: item[1])]
+
+
+def dump_text(text: str) -> bytes:
+    """Return a text as JSON."""
+    return dump({"t": clean(text)})[5:-2]
+
+
+def _labels(group: Any) -> dict[str, str]:
+    world = torch.distributed.distributed_c10d._world
+    label = world.pg_names.get(group) or getattr(group, "group_name", "")
+    backend = world.pg_map.get(group, ("",))[0]
+    return {"label": clean(str(label)), "backend": str(backend)}
+
+
+def _inside(parent: int | None, batch: int | None) -> bytes:
+    inside = b"" if parent is None else b',"parent":%d' % parent
+    return inside if batch is None else inside + b',"batch":%d' % batch

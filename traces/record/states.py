@@ -1,0 +1,183 @@
+"""What a tensor holds at one moment, as a fragment of a record.
+
+    states = States("full", writer)
+    states.fragment(tensor)     # b'[12,"AACAPwAAAEA="]': description 12, and its bytes
+
+Policies: `full` keeps all bytes of tensors up to `FULL_BYTES` and a sample of larger ones; `sample`
+keeps a digest, statistics and the first values; `none` keeps the description alone. Values of
+tensors that are not in this process's memory, or have no dense layout, are not kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+import zlib
+from binascii import b2a_base64
+from typing import Any
+
+import torch
+
+from .writer import INLINE_BYTES, Writer, dump, number
+
+POLICIES = ("none", "sample", "full")
+FULL_BYTES = 64 * 1024
+SAMPLE_VALUES = 1024
+FIRST_VALUES = 16
+# Descriptions remembered at once; a program that allocates anew each time must not fill memory.
+REMEMBERED = 4096
+
+_SMALL = tuple(ctypes.c_char * size for size in range(INLINE_BYTES + 1))
+
+
+class States:
+    """Writes descriptions of tensors once, and gives their values at a moment."""
+
+    def __init__(self, policy: str, writer: Writer) -> None:
+        if policy not in POLICIES:
+            raise ValueError(f"state policy {policy!r} is none of {', '.join(POLICIES)}")
+        self.policy = policy
+        self._writer = writer
+        self._is_full = policy == "full"
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was written: the next records go to a new file."""
+        self._lock = threading.Lock()
+        # (address, shape, strides, dtype) -> (number, bytes kept whole or -1)
+        self._known: dict[Any, tuple[int, int]] = {}
+        self._storages: dict[int, int] = {}
+        self._described = 0
+
+    def fragment(self, tensor: torch.Tensor) -> bytes:
+        """Return `[description, value]` without the closing bracket's left part: see module.
+
+        Args:
+            tensor: Any tensor; nothing of it is changed, and no operation that a dispatch mode or
+                autograd could see is run.
+        """
+        try:
+            key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+            known = self._known.get(key)
+        except (RuntimeError, NotImplementedError):  # sparse, fake or meta: no memory to point at
+            return b"%d,null" % self._describe(None, tensor)[0]
+        number_, size = self._describe(key, tensor) if known is None else known
+        if 0 <= size <= INLINE_BYTES:
+            data = _SMALL[size].from_address(key[0]).raw if size else b""
+            return b'%d,"%b"' % (number_, b2a_base64(data, newline=False))
+        return b"%d,%b" % (number_, self._value(tensor, key[0], size))
+
+    def _describe(self, key: Any, tensor: torch.Tensor) -> tuple[int, int]:
+        with self._lock:
+            if key is not None and key in self._known:
+                return self._known[key]
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            found = (self._described, self._kept_whole(tensor))
+            self._described += 1
+            self._writer.write(dump({"r": "tensor", "n": found[0], **self._description(tensor)}))
+            if key is not None:
+                self._known[key] = found
+            return found
+
+    def _description(self, tensor: torch.Tensor) -> dict[str, Any]:
+        described: dict[str, Any] = {
+            "dtype": dtype_name(tensor.dtype),
+            "shape": list(map(int, tensor.shape)),
+        }
+        if tensor.layout is not torch.strided:
+            return described
+        if not tensor.is_contiguous():
+            described["strides"] = list(tensor.stride())
+        try:
+            address = tensor.untyped_storage().data_ptr()
+        except (RuntimeError, NotImplementedError):
+            return described
+        if len(self._storages) >= 16 * REMEMBERED:
+            self._storages.clear()
+        described["storage"] = self._storages.setdefault(address, len(self._storages))
+        described["offset"] = tensor.storage_offset()
+        return described
+
+    def _kept_whole(self, tensor: torch.Tensor) -> int:
+        """Return the bytes to keep straight from memory, or -1 where it is not that simple."""
+        is_simple = (
+            self._is_full
+            and tensor.layout is torch.strided
+            and tensor.is_cpu
+            and tensor.is_contiguous()
+            and not tensor.is_complex()  # may be lazily conjugated
+            and tensor.nbytes <= FULL_BYTES
+        )
+        return tensor.nbytes if is_simple else -1
+
+    def _value(self, tensor: torch.Tensor, address: int, size: int) -> bytes:
+        if size >= 0:
+            return self._keep((ctypes.c_char * size).from_address(address).raw)
+        if self.policy == "none" or tensor.layout is not torch.strided or not tensor.is_cpu:
+            return b"null"
+        # Neither autograd nor a dispatch mode of the program may see what is computed here.
+        with torch._C._DisableTorchDispatch(), torch.no_grad():
+            if self._is_full and tensor.nbytes <= FULL_BYTES:
+                return self._keep(raw_bytes(tensor))
+            return dump(_sample(tensor))[:-1]
+
+    def _keep(self, data: bytes) -> bytes:
+        if len(data) <= INLINE_BYTES:
+            return b'"%b"' % b2a_base64(data, newline=False)
+        start = self._writer.store(data)
+        return b"null" if start is None else b'{"at":%d,"size":%d}' % (start, len(data))
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return torch's name of a dtype without the prefix.
+
+    Example:
+        >>> dtype_name(torch.bfloat16)
+        'bfloat16'
+    """
+    return str(dtype).removeprefix("torch.")
+
+
+def raw_bytes(tensor: torch.Tensor) -> bytes:
+    """Return a CPU tensor's values as contiguous little-endian bytes."""
+    dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return (ctypes.c_char * dense.nbytes).from_address(dense.data_ptr()).raw if dense.nbytes else b""
+
+
+def _sample(tensor: torch.Tensor) -> dict[str, Any]:
+    """Return digest, statistics and first values, of all or of values at equal distances."""
+    tensor = tensor.detach()
+    count = tensor.numel()
+    stride = math.ceil(count / SAMPLE_VALUES) or 1
+    values = _pick(tensor, torch.arange(0, count, stride))
+    found: dict[str, Any] = {
+        "digest": zlib.crc32(raw_bytes(values)),
+        "digest_of": "all" if stride == 1 else "sample",
+        "first": b2a_base64(
+            raw_bytes(_pick(tensor, torch.arange(min(count, FIRST_VALUES)))), newline=False
+        ).decode(),
+    }
+    if tensor.is_complex():
+        return found
+    floats = values.to(torch.float64)
+    is_nan = torch.isnan(floats)
+    found["nan"] = int(is_nan.sum())
+    floats = floats[~is_nan]
+    if len(floats):
+        low, high = torch.aminmax(floats)
+        found["min"], found["max"] = number(low.item()), number(high.item())
+        found["mean"] = number(floats.mean().item())
+    return found
+
+
+def _pick(tensor: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Return the values at positions of the flattened tensor, without flattening (a copy) it."""
+    if tensor.dim() <= 1:
+        return tensor.reshape(-1)[positions]
+    indices = []
+    for size in reversed(tensor.shape):
+        indices.append(positions % size)
+        positions = positions // size
+    return tensor[tuple(reversed(indices))]
