@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ScheduleError
 from .collectives import Collective, collective
+
+if TYPE_CHECKING:
+    from .bind import BoundSchedule, Splits
 
 Ints = npt.NDArray[np.int64]
 
@@ -109,6 +112,8 @@ class Schedule:
         helpers: Names of the helpers; helper k is place group_size + k.
         after: Pairs (row, earlier), shape (m, 2): `row` starts when `earlier` has arrived (if it
             begins at row's src) or is written (if it ends there).
+        idempotent: Whether it is meant for ops alone where a contribution that comes twice does no
+            harm (MIN, MAX).
     """
 
     collective: str
@@ -130,6 +135,7 @@ class Schedule:
     window: int = 1
     helpers: tuple[str, ...] = ()
     after: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    idempotent: bool = False
 
     @staticmethod
     def of(
@@ -145,6 +151,7 @@ class Schedule:
         window: int = 1,
         helpers: Sequence[str] = (),
         after: Iterable[tuple[int, int]] = (),
+        idempotent: bool = False,
     ) -> Schedule:
         """Return a schedule, its rows sorted by step and checked.
 
@@ -160,6 +167,7 @@ class Schedule:
             window: How many steps may be under way at a place.
             helpers: Names of the helpers.
             after: Pairs (row, earlier), counting the rows as given.
+            idempotent: Whether it is meant for MIN and MAX alone.
 
         Raises:
             ScheduleError: A row or the header names a place, slot, step or root that cannot be.
@@ -192,6 +200,7 @@ class Schedule:
             window=window,
             helpers=tuple(helpers),
             after=pairs,
+            idempotent=idempotent,
             **columns,
         )
 
@@ -319,6 +328,12 @@ class Schedule:
         part[order] = np.arange(len(self)) - start[group]
         first_row = np.sort(first)
         return Messages(of_row, part, _ordinals(self, first_row)[of_row], first_row)
+
+    def bind(self, count: int, dtype: str = "float32", splits: Splits | None = None) -> BoundSchedule:
+        """Return the schedule with its sizes; see `bind.bind`."""
+        from .bind import bind
+
+        return bind(self, count, dtype, splits)
 
     def to_text(self) -> str:
         """Return the schedule as text, one transfer a line; `text.parse` reads it back."""

@@ -1,0 +1,109 @@
+"""The registry: which algorithms exist, for which group sizes, and what their phases mean.
+
+    @algorithm("all_reduce", "ring", default=True, phases=ring_phases)
+    def ring(group_size: int) -> Schedule: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..schedule import Schedule
+
+
+class Phase(NamedTuple):
+    """Steps of a schedule that do one thing, for the picture.
+
+    Attributes:
+        name: Lower case, such as "reduce-scatter".
+        first_step: First step, from 0.
+        n_steps: Number of steps.
+        sentence: What happens, in plain words, at most 80 characters.
+        opening: The same for the first step, where that is another sentence.
+    """
+
+    name: str
+    first_step: int
+    n_steps: int
+    sentence: str
+    opening: str | None = None
+
+    def sentence_at(self, step: int) -> str:
+        """Return the sentence to show at a step."""
+        return self.opening if self.opening and step == self.first_step else self.sentence
+
+
+class Sizes(NamedTuple):
+    """Group sizes that an algorithm can do: in words, and as a question."""
+
+    text: str
+    fits: Callable[[int], bool]
+
+
+ANY_SIZE = Sizes("any", lambda group_size: group_size >= 1)
+Phases = Callable[[Schedule], list[Phase]]
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """An algorithm that can be asked for by name.
+
+    Attributes:
+        collective: Name of the collective.
+        name: Name of the algorithm.
+        builder: Function of the group size (and `root` where the collective has one) and of the
+            parameters below that returns the Schedule.
+        sizes: Group sizes that it can do.
+        default: Whether it is the one to take where none is named.
+        phases: What its steps do; None for what the rows tell.
+    """
+
+    collective: str
+    name: str
+    builder: Callable[..., Schedule]
+    sizes: Sizes
+    default: bool
+    phases: Phases | None
+
+    @property
+    def doc(self) -> str:
+        """First line of the builder's docstring."""
+        return (inspect.getdoc(self.builder) or "").split("\n", 1)[0]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Names and defaults of what can be asked for beside group size and root."""
+        given = inspect.signature(self.builder).parameters.values()
+        return {p.name: p.default for p in given if p.name not in ("group_size", "root")}
+
+
+ALGORITHMS: dict[tuple[str, str], Algorithm] = {}
+
+
+def algorithm(
+    collective: str,
+    name: str,
+    *,
+    sizes: Sizes = ANY_SIZE,
+    default: bool = False,
+    phases: Phases | None = None,
+) -> Callable[[Callable[..., Schedule]], Callable[..., Schedule]]:
+    """Return a decorator that registers a builder under a name.
+
+    Args:
+        collective: Name of the collective.
+        name: Name of the algorithm.
+        sizes: Group sizes that it can do.
+        default: Whether it is the collective's default.
+        phases: What its steps do.
+    """
+
+    def register(builder: Callable[..., Schedule]) -> Callable[..., Schedule]:
+        key = (collective, name)
+        ALGORITHMS[key] = Algorithm(collective, name, builder, sizes, default, phases)
+        return builder
+
+    return register

@@ -1,0 +1,88 @@
+"""Rings: every rank sends to one neighbour and receives from the other, n - 1 times around.
+
+There are three conventions, which differ in direction and in who ends with which chunk. The ring of
+NCCL is the default.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..schedule import Ints, Schedule
+from .registry import Phase, algorithm
+
+
+def _reduce_scatter_phase(group_size: int) -> Phase:
+    return Phase(
+        "reduce-scatter",
+        0,
+        group_size - 1,
+        "Each rank adds its own part to the chunk that arrives and passes it on.",
+        "Every rank sends one of its chunks to its neighbour.",
+    )
+
+
+def _ring_phases(schedule: Schedule) -> list[Phase]:
+    half = schedule.n_steps // 2
+    return [
+        _reduce_scatter_phase(schedule.group_size)._replace(n_steps=half),
+        Phase(
+            "all-gather",
+            half,
+            half,
+            "The finished chunks go once more around, until every rank has all of them.",
+        ),
+    ]
+
+
+def _around(group_size: int, steps: Ints, first_chunk: int) -> list[Ints]:
+    """Return step, src, dst, slot: at `steps[s]` rank r sends chunk r + first_chunk - s to r + 1."""
+    rank = np.arange(group_size, dtype=np.int32)
+    turn = np.arange(len(steps), dtype=np.int32)[:, None]
+    slot = (rank + first_chunk - turn) % group_size
+    step = np.broadcast_to(np.asarray(steps, np.int32)[:, None], slot.shape)
+    src = np.broadcast_to(rank, slot.shape)
+    dst = np.broadcast_to((rank + 1) % group_size, slot.shape)
+    return [column.reshape(-1) for column in (step, src, dst, slot)]
+
+
+def _all_reduce(group_size: int, name: str, first_reduced: int, first_gathered: int) -> Schedule:
+    steps = np.arange(2 * (group_size - 1), dtype=np.int32)
+    halves = [
+        _around(group_size, steps[: group_size - 1], first_reduced),
+        _around(group_size, steps[group_size - 1 :], first_gathered),
+    ]
+    step, src, dst, slot = (np.concatenate(pair) for pair in zip(*halves, strict=True))
+    reduce = step < group_size - 1
+    return Schedule.of(
+        "all_reduce",
+        name,
+        group_size,
+        [step, 0, src, dst, slot, slot, 1, reduce],
+        input=range(group_size),
+        output=range(group_size),
+    )
+
+
+@algorithm("all_reduce", "ring", default=True, phases=_ring_phases)
+def all_reduce_ring(group_size: int) -> Schedule:
+    """Return NCCL's ring all_reduce: chunk k is complete first at rank k.
+
+    Rank r sends to r + 1, first chunk r - 1. Ranks 0 to 2, what each sends::
+
+        step   r0 -> r1    r1 -> r2    r2 -> r0
+          0    +chunk 2    +chunk 0    +chunk 1    reduce-scatter
+          1    +chunk 1    +chunk 2    +chunk 0
+          2     chunk 0     chunk 1     chunk 2    all-gather
+          3     chunk 2     chunk 0     chunk 1
+
+    Args:
+        group_size: Number of ranks, 1 or more.
+
+    Source: NCCL 2.30, src/device/all_reduce.h, runRing.
+
+    Example:
+        >>> all_reduce_ring(4).n_steps
+        6
+    """
+    return _all_reduce(group_size, "ring", -1, 0)

@@ -1,0 +1,212 @@
+"""Schedules by name.
+
+    build("all_reduce", "ring", 8)
+    resolve("all_reduce", "my_rings.py:two_rings", 8)
+    for entry in algorithms("broadcast"): print(entry.name, entry.doc)
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..errors import ScheduleError
+from .algorithms import ALGORITHMS, Algorithm
+from .collectives import collective as collective_named
+from .schedule import Schedule
+from .text import parse
+
+
+def algorithms(collective: str | None = None) -> list[Algorithm]:
+    """Return the algorithms that can be asked for by name, the default of each collective first.
+
+    Args:
+        collective: Name of the collective; None for all.
+
+    Raises:
+        ScheduleError: There is no such collective.
+    """
+    if collective is not None:
+        collective_named(collective)
+    found = [a for a in ALGORITHMS.values() if collective in (None, a.collective)]
+    return sorted(found, key=lambda a: (list(ALGORITHMS).index((a.collective, a.name))))
+
+
+def build(
+    collective: str,
+    algorithm: str | None,
+    group_size: int,
+    *,
+    root: int | None = None,
+    **parameters: Any,
+) -> Schedule:
+    """Return the schedule of an algorithm.
+
+    Args:
+        collective: Name of the collective.
+        algorithm: Name of the algorithm; None for the default.
+        group_size: Number of ranks.
+        root: Rank of the root; None for 0 where the collective has one.
+        parameters: What the algorithm takes beside, such as `segments`.
+
+    Raises:
+        ScheduleError: The name is unknown or the algorithm does not fit; says what does.
+
+    Example:
+        >>> len(build("all_reduce", "ring", 4))
+        24
+    """
+    kind = collective_named(collective)
+    if group_size < 1:
+        raise ScheduleError(f"group size is {group_size}, expected 1 or more")
+    entry = _named(collective, algorithm)
+    if not entry.sizes.fits(group_size):
+        raise ScheduleError(
+            f"{collective} {entry.name} does not fit {group_size} ranks; it does {entry.sizes.text}"
+        )
+    if kind.rooted:
+        parameters["root"] = 0 if root is None else root
+    elif root is not None:
+        raise ScheduleError(f"{collective} has no root, found {root}")
+    return entry.builder(group_size, **parameters)
+
+
+def _named(collective: str, name: str | None) -> Algorithm:
+    known = algorithms(collective)
+    if not known:
+        raise ScheduleError(f"no algorithm for {collective} is known by name")
+    if name is None:
+        return next((entry for entry in known if entry.default), known[0])
+    names = [entry.name for entry in known]
+    if name in names:
+        return known[names.index(name)]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ScheduleError(
+        f"unknown algorithm {name!r} for {collective}{hint} Known: {', '.join(names)}"
+    )
+
+
+def resolve(
+    collective: str | None,
+    algorithm: str | None = None,
+    group_size: int | None = None,
+    *,
+    root: int | None = None,
+    **parameters: Any,
+) -> Schedule:
+    """Return the schedule that a user means: by an algorithm's name, a function or a text file.
+
+    A function runs the user's code, so nothing that comes from a page may come here.
+
+    Args:
+        collective: Name of the collective; None where a text file says it.
+        algorithm: A name, ``file.py:function``, ``package.module:function`` or the path of a
+            schedule's text file; None for the default. The function takes the group size (and
+            `root` if it has such a parameter) and returns a Schedule.
+        group_size: Number of ranks; None where a text file says it.
+        root: Rank of the root.
+        parameters: What the algorithm takes beside.
+
+    Raises:
+        ScheduleError: There is no such thing, or its schedule is of another collective, group size
+            or root.
+    """
+    if algorithm is not None and _is_function(algorithm):
+        if group_size is None:
+            raise ScheduleError(f"{algorithm} needs a group size")
+        schedule = _call(_function(algorithm), algorithm, group_size, root, parameters)
+    elif algorithm is not None and _is_file(algorithm):
+        schedule = _read(algorithm)
+    else:
+        if collective is None or group_size is None:
+            raise ScheduleError(f"algorithm {algorithm!r} needs a collective and a group size")
+        return build(collective, algorithm, group_size, root=root, **parameters)
+    for name, wanted in (("collective", collective), ("group_size", group_size), ("root", root)):
+        found = getattr(schedule, name)
+        if wanted is not None and found != wanted:
+            words = name.replace("_", " ")
+            raise ScheduleError(f"{algorithm}: {words} is {found}, expected {wanted}")
+    return schedule
+
+
+def _is_function(spec: str) -> bool:
+    module, colon, name = spec.rpartition(":")
+    return bool(colon and module and name.isidentifier())
+
+
+def _is_file(spec: str) -> bool:
+    return "/" in spec or "." in spec or Path(spec).is_file()
+
+
+def _read(path: str) -> Schedule:
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is no UTF-8 text"
+        raise ScheduleError(f"{path}: cannot read a schedule: {reason}") from None
+    return parse(text, file=path)
+
+
+def _function(spec: str) -> Any:
+    """Return the function that ``file.py:function`` or ``package.module:function`` names."""
+    where, _, name = spec.rpartition(":")
+    module = _load_file(where) if where.endswith(".py") else _load_module(where)
+    function = getattr(module, name, None)
+    if callable(function):
+        return function
+    known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ScheduleError(f"{where} has no function {name!r}{hint}")
+
+
+def _load_file(path: str) -> ModuleType:
+    if not Path(path).is_file():
+        raise ScheduleError(f"no such file: {path}")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise ScheduleError(f"{path} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ScheduleError(f"{path} cannot be loaded: {_told(error)}") from error
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    # As `python -m` does, so that a module beside the caller is found.
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise ScheduleError(f"module {name!r} cannot be loaded: {_told(error)}") from error
+
+
+def _call(
+    function: Any, spec: str, group_size: int, root: int | None, parameters: dict[str, Any]
+) -> Schedule:
+    if root is not None and "root" in inspect.signature(function).parameters:
+        parameters = {**parameters, "root": root}
+    try:
+        schedule = function(group_size, **parameters)
+    except ScheduleError:
+        raise
+    except Exception as error:
+        raise ScheduleError(f"{spec} failed for {group_size} ranks: {_told(error)}") from error
+    if not isinstance(schedule, Schedule):
+        kind = type(schedule).__name__
+        raise ScheduleError(f"{spec} returned {kind}, expected a Schedule")
+    return schedule
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
