@@ -67,7 +67,8 @@ class Column:
     def to_list(self) -> list[Any]:
         """Return all cells as Python values, None where null."""
         if self.type is Type.TEXT:
-            cells: list[Any] = [self.texts[code] if self.texts else None for code in self.values]
+            texts = np.array(self.texts or (None,), dtype=object)
+            cells: list[Any] = texts[self.values].tolist()
         elif self.flat is None or self.starts is None:
             cells = self.values.tolist()
         else:

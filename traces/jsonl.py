@@ -1,0 +1,319 @@
+"""The text form of a trace: a header line, then one event a line with its states inside.
+
+    {"format":"chunkscope trace","schema_version":1,"events":2,"meta":{"world_size":2}}
+    {"file":"sim","seq":0,"rank":0,"kind":"send","provenance":"simulated"}
+
+Columns stand in schema order and nulls are left out, so equal traces give equal bytes. Bytes are
+base64. NaN and infinities are the strings NaN, Infinity and -Infinity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Literal
+
+import msgspec
+import numpy as np
+
+from ..errors import ChunkscopeError, TraceFormatError
+from .atomic import replacing
+from .columns import Array, Column, Mask, Table, lists
+from .metadata import meta_from_json, meta_to_json
+from .schema import EVENTS, STATES, ColumnSpec, Type
+from .trace import Meta, Trace
+from .validate import check_version, checked_trace
+
+FORMAT = "chunkscope trace"
+_READ_BYTES = 1 << 24
+_WRITE_ROWS = 1 << 15
+_FIRST_LINE = 2
+
+# Cells that stand for "not there" while rows are folded into columns: no cell can hold them.
+_NO_INT = -(2**63)
+_NO_FLOAT_BITS = 0x7FF8C0DE00000000
+_NO_FLOAT: float = struct.unpack("<d", struct.pack("<Q", _NO_FLOAT_BITS))[0]
+_ODD_FLOATS = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+
+_Int = Annotated[int, msgspec.Meta(ge=_NO_INT + 1, le=2**63 - 1)]
+_READ_TYPES: dict[Type, tuple[Any, Any]] = {
+    Type.INT: (_Int, _NO_INT),
+    Type.FLOAT: (float | Literal["NaN", "Infinity", "-Infinity"], _NO_FLOAT),
+    Type.BOOL: (bool | None, None),
+    Type.TEXT: (str | None, None),
+    Type.INTS: (list[_Int] | None, None),
+    Type.BYTES: (bytes | None, None),
+}
+_STATE_SPECS = STATES[1:]  # without `event`, which the line itself says
+
+
+def _reader_struct(name: str, specs: Sequence[ColumnSpec], *more: Any) -> Any:
+    fields = [(spec.name, *_READ_TYPES[spec.type]) for spec in specs]
+    return msgspec.defstruct(name, [*fields, *more], gc=False, forbid_unknown_fields=True)
+
+
+_State = _reader_struct("State", _STATE_SPECS)
+_Event = _reader_struct("Event", EVENTS, ("states", list[_State], []))
+_EVENT_LINES = msgspec.json.Decoder(_Event)
+
+
+class _Version(msgspec.Struct):
+    format: str
+    schema_version: Any = None
+
+
+class _Header(msgspec.Struct):
+    events: Annotated[int, msgspec.Meta(ge=0)]
+    meta: dict[str, Any] = {}
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Return whether a file that starts with `head` is of this form."""
+    first_line = head.split(b"\n", 1)[0]
+    return first_line.lstrip().startswith(b"{") and FORMAT.encode() in first_line
+
+
+# Writing
+
+
+def write(trace: Trace, path: Path) -> None:
+    """Write a trace as text.
+
+    Raises:
+        ChunkscopeError: The file cannot be written.
+    """
+    with replacing(path) as temp, temp.open("wb") as out:
+        for block in encoded(trace):
+            out.write(block)
+
+
+def encoded(trace: Trace) -> Iterator[bytes]:
+    """Yield the lines of a trace, many at a time."""
+    encoder = msgspec.json.Encoder()
+    header = {
+        "format": FORMAT,
+        "schema_version": trace.meta.schema_version,
+        "events": len(trace),
+        "meta": meta_to_json(trace.meta),
+    }
+    yield encoder.encode(header) + b"\n"
+    bounds = np.searchsorted(trace.states["event"].values, np.arange(len(trace) + 1))
+    for start in range(0, len(trace), _WRITE_ROWS):
+        rows = slice(start, min(start + _WRITE_ROWS, len(trace)))
+        inside = slice(int(bounds[rows.start]), int(bounds[rows.stop]))
+        states = _objects(_STATE_SPECS, trace.states, inside)
+        ends = (bounds[rows.start : rows.stop + 1] - inside.start).tolist()
+        nested = [states[a:b] or None for a, b in itertools.pairwise(ends)]
+        yield encoder.encode_lines(_objects(EVENTS, trace.events, rows, nested))
+
+
+def _objects(
+    specs: Sequence[ColumnSpec], table: Table, rows: slice, nested: list[Any] | None = None
+) -> list[Any]:
+    """Return one object a row, with the cells that are not null as its fields."""
+    names, cells = [], []
+    for spec in specs:
+        column = table[spec.name]
+        if column.valid[rows].any():
+            names.append(spec.name)
+            cells.append(_cells(column, np.arange(rows.start, rows.stop)))
+    if nested is not None:
+        names.append("states")
+        cells.append(nested)
+    if not names:
+        return [{}] * (rows.stop - rows.start)
+    row_type: Any = msgspec.defstruct(
+        "Row", [(name, Any, None) for name in names], omit_defaults=True, gc=False
+    )
+    return list(map(row_type, *cells))
+
+
+def _cells(column: Column, rows: Array) -> list[Any]:
+    picked = column.take(rows)
+    cells = picked.to_list()
+    if column.type is Type.INT and (picked.values[picked.valid] == _NO_INT).any():
+        raise ChunkscopeError(f"{_NO_INT} cannot be written in the text form of a trace")
+    if column.type is Type.FLOAT:
+        for row in np.flatnonzero(picked.valid & ~np.isfinite(picked.values)):
+            value = picked.values[row]
+            cells[row] = "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return cells
+
+
+# Reading
+
+
+def read(path: Path) -> Trace:
+    """Return the trace in a text file.
+
+    A file that was cut (it has fewer events than its header says) gives the events before the cut,
+    and a note in its metadata.
+
+    Raises:
+        TraceFormatError: The file is damaged, newer, or no trace; with file, line and field.
+    """
+    with path.open("rb") as file:
+        n_events, meta = _header(file, str(path))
+        events, states = _Folder(EVENTS), _Folder(_STATE_SPECS)
+        counts: list[Array] = []
+        line, torn = _FIRST_LINE, False
+        for block in _blocks(file):
+            rows, torn = _decoded(block, str(path), line, n_events)
+            events.add(rows)
+            states.add([state for row in rows for state in row.states])
+            counts.append(np.fromiter((len(row.states) for row in rows), np.int64, len(rows)))
+            line += len(rows)
+    per_event = np.concatenate(counts) if counts else np.zeros(0, np.int64)
+    event_table = Table.build(EVENTS, events.columns(), len(per_event))
+    owner = np.repeat(np.arange(len(per_event)), per_event)
+    state_table = Table.build(STATES, {"event": owner, **states.columns()}, len(owner))
+    if len(per_event) < n_events or torn:
+        event_table, meta = _cut(event_table, meta, n_events)
+    elif len(per_event) > n_events:
+        raise TraceFormatError(
+            f"{len(per_event)} events, and the header says {n_events}", file=str(path), line=1
+        )
+    return checked_trace(event_table, state_table, meta, str(path), _FIRST_LINE)
+
+
+def _header(file: BinaryIO, path: str) -> tuple[int, Meta]:
+    line = file.readline()
+    try:
+        version = msgspec.json.decode(line, type=_Version)
+        check_version(version.schema_version, path, 1)
+        header = msgspec.json.decode(line, type=_Header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if not line.endswith(b"\n"):
+            raise TraceFormatError("the file is cut within its header", file=path, line=1) from None
+        raise _format_error(error, path, 1) from None
+    return header.events, meta_from_json(header.meta, path, 1, version.schema_version)
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the file in blocks of whole lines; the last one may lack its line end."""
+    rest = b""
+    while chunk := file.read(_READ_BYTES):
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            rest += chunk
+            continue
+        yield rest + chunk[:end]
+        rest = chunk[end:]
+    if rest:
+        yield rest
+
+
+def _decoded(block: bytes, path: str, line: int, n_events: int) -> tuple[list[Any], bool]:
+    """Return the events of a block, and whether its last line was torn."""
+    try:
+        return _EVENT_LINES.decode_lines(block), False
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    rows: list[Any] = []
+    lines = block.split(b"\n")
+    for number, text in enumerate(lines):
+        if not text.strip():
+            continue
+        try:
+            rows.append(_EVENT_LINES.decode(text))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            # Only a file's last line has no line end.
+            if number == len(lines) - 1 and line + number < n_events + _FIRST_LINE:
+                return rows, True
+            raise _format_error(error, path, line + number) from None
+    return rows, False
+
+
+def _cut(events: Table, meta: Meta, n_events: int) -> tuple[Table, Meta]:
+    """Return what is left of a cut file: parents past the cut are dropped, and it is said."""
+    parent = events["parent"]
+    lost = parent.valid & (parent.values >= len(events)) & (parent.values < n_events)
+    parent = Column(parent.type, np.where(lost, 0, parent.values), parent.valid & ~lost)
+    note = f"the file was cut: {len(events)} of its {n_events} events could be read"
+    return events.replace(parent=parent), replace(meta, notes=(*meta.notes, note))
+
+
+def _format_error(error: Exception, path: str, line: int) -> TraceFormatError:
+    if isinstance(error, RecursionError):
+        return TraceFormatError("nested too deeply", file=path, line=line)
+    message, _, where = str(error).partition(" - at ")
+    return TraceFormatError(message, file=path, line=line, field=where.strip("`") or None)
+
+
+class _Folder:
+    """Folds decoded rows into columns, block by block."""
+
+    def __init__(self, specs: Sequence[ColumnSpec]) -> None:
+        self._folds = [(spec, operator.attrgetter(spec.name), _Fold(spec.type)) for spec in specs]
+
+    def add(self, rows: list[Any]) -> None:
+        """Take in a block of rows."""
+        for _, get, fold in self._folds:
+            fold.add(list(map(get, rows)))
+
+    def columns(self) -> dict[str, Column]:
+        """Return the columns by name."""
+        return {spec.name: fold.column() for spec, _, fold in self._folds}
+
+
+class _Fold:
+    """One column in the making: an array a block, joined at the end."""
+
+    def __init__(self, type: Type) -> None:
+        self.type = type
+        self._values: list[Array] = []
+        self._valid: list[Mask] = []
+        self._flat: list[Array] = []
+        self._codes: dict[str, int] = {}
+
+    def add(self, cells: list[Any]) -> None:
+        """Take in the cells of a block."""
+        n = len(cells)
+        if self.type is Type.INT:
+            values = np.fromiter(cells, np.int64, n)
+            valid = values != _NO_INT
+        elif self.type is Type.FLOAT:
+            values = np.fromiter(map(_ODD_FLOATS.get, cells, cells), np.float64, n)
+            valid = values.view(np.uint64) != _NO_FLOAT_BITS
+        elif self.type is Type.TEXT:
+            values = self._text_codes(cells)
+            valid = values >= 0
+        else:
+            valid = np.fromiter(map(operator.is_not, cells, [None] * n), np.bool_, n)
+            values = self._fold_others(cells, valid)
+        self._valid.append(valid)
+        self._values.append(np.where(valid, values, values.dtype.type(0)))
+
+    def _text_codes(self, cells: list[Any]) -> Array:
+        for text in dict.fromkeys(cells):
+            if text is not None:
+                self._codes.setdefault(text, len(self._codes))
+        index: dict[str | None, int] = {None: -1, **self._codes}
+        return np.fromiter(map(index.__getitem__, cells), np.int32, len(cells))
+
+    def _fold_others(self, cells: list[Any], valid: Mask) -> Array:
+        n = len(cells)
+        if self.type is Type.BOOL:
+            return np.fromiter(map(bool, cells), np.bool_, n)
+        if not valid.any():
+            return np.zeros(n, np.int64)
+        kept = cells if valid.all() else [cell if cell is not None else () for cell in cells]
+        if self.type is Type.BYTES:
+            joined = b"".join(cell for cell in kept if cell)
+            self._flat.append(np.frombuffer(joined, np.uint8))
+        else:
+            self._flat.append(np.fromiter((item for cell in kept for item in cell), np.int64))
+        return np.fromiter(map(len, kept), np.int64, n)
+
+    def column(self) -> Column:
+        """Return the column of all blocks."""
+        if not any(valid.any() for valid in self._valid):
+            return Column.build(self.type, None, sum(map(len, self._valid)))
+        values, valid = np.concatenate(self._values), np.concatenate(self._valid)
+        if self.type in (Type.INTS, Type.BYTES):
+            return lists(self.type, values, valid, np.concatenate(self._flat))
+        return Column(self.type, values, valid, tuple(self._codes))
