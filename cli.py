@@ -288,13 +288,12 @@ def list_(collective: str | None, as_json: bool) -> None:
     """
     from .sim.library import algorithms
 
-    entries = algorithms(collective)
-    if as_json:
-        fields = ("collective", "name", "summary", "sizes")
-        click.echo(json.dumps([{f: str(getattr(e, f)) for f in fields} for e in entries], indent=2))
-        return
     header = ("collective", "algorithm", "ranks", "what it does")
-    print_table(header, [(e.collective, e.name, str(e.sizes), e.summary) for e in entries])
+    rows = [(e.collective, e.name, e.sizes.text, e.doc) for e in algorithms(collective)]
+    if as_json:
+        click.echo(json.dumps([dict(zip(header, row, strict=True)) for row in rows], indent=2))
+    else:
+        print_table(header, rows)
 
 
 @main.command()
