@@ -192,19 +192,32 @@ def bind(
         raise ScheduleError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
     if count < 0:
         raise ScheduleError(f"count is {count}, expected 0 or more elements")
-    blocks = _blocks(schedule, count, splits)
     moved = moves(schedule)
     bound = BoundSchedule(
         schedule=schedule,
         count=count,
         dtype=dtype,
         itemsize=DTYPES[dtype],
-        chunk_elements=_divide(blocks, schedule.n_chunks),
+        chunk_elements=_chunk_elements(schedule, count, splits),
         move_chunk=carried_chunks(schedule, moved),
         moves=moved,
     )
     _check_room(bound)
     return bound
+
+
+def _chunk_elements(schedule: Schedule, count: int, splits: Splits | None) -> Ints:
+    """Return the elements of each chunk, (chunks,)."""
+    fixed = schedule.chunk_elements
+    if fixed is None:
+        return _divide(_blocks(schedule, count, splits), schedule.n_chunks)
+    total = int(fixed.sum())
+    if splits is not None or total != count:
+        found = f"count {count}" if splits is None else "splits"
+        raise ScheduleError(
+            f"{schedule.algorithm}: the plan was made for {total} elements, found {found}"
+        )
+    return fixed
 
 
 def _blocks(schedule: Schedule, count: int, splits: Splits | None) -> Ints:

@@ -93,6 +93,12 @@ class Collective:
             return group_size * input_length
         return input_length
 
+    def n_output(self, group_size: int, input_length: int) -> float:
+        """Return the output slots due on a rank, from the number of its input slots."""
+        if self.sends == self.receives or self.receives == "transposed":
+            return input_length
+        return input_length * group_size if self.sends == "block" else input_length / group_size
+
     def origin(self, chunk: int, group_size: int, n_chunks: int, root: int | None) -> int | None:
         """Return the rank whose data a chunk is; None where the collective reduces."""
         if self.reduces:

@@ -1,8 +1,8 @@
 """Schedules by name.
 
-    build("all_reduce", "ring", 8)
-    resolve("all_reduce", "my_rings.py:two_rings", 8)
-    for entry in algorithms("broadcast"): print(entry.name, entry.doc)
+build("all_reduce", "ring", 8)
+resolve("all_reduce", "my_rings.py:two_rings", 8)
+for entry in algorithms("broadcast"): print(entry.name, entry.doc)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def algorithms(collective: str | None = None) -> list[Algorithm]:
     if collective is not None:
         collective_named(collective)
     found = [a for a in ALGORITHMS.values() if collective in (None, a.collective)]
-    return sorted(found, key=lambda a: (list(ALGORITHMS).index((a.collective, a.name))))
+    return sorted(found, key=lambda a: list(ALGORITHMS).index((a.collective, a.name)))
 
 
 def build(

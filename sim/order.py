@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -93,7 +94,7 @@ def waves(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
 def _waves_by_step(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
     step = schedule.step[moved.row]
     bounds = [0, *(np.flatnonzero(np.diff(step)) + 1).tolist(), len(step)]
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         if low < high:
             yield from _apart(moved, slice(low, high), np.arange(low, high), slice(low, high))
 
@@ -163,9 +164,7 @@ class WaitGraph:
         level, left = self._levels()
         if left.any():
             cycle = self._cycle_among(left)
-            raise ScheduleError(
-                self.describe(cycle), code="DEADLOCK", **self._where(cycle)
-            )
+            raise ScheduleError(self.describe(cycle), code="DEADLOCK", **self._where(cycle))
         return level
 
     def cycle(self) -> list[int] | None:

@@ -114,6 +114,8 @@ class Schedule:
             begins at row's src) or is written (if it ends there).
         idempotent: Whether it is meant for ops alone where a contribution that comes twice does no
             harm (MIN, MAX).
+        chunk_elements: Elements of each chunk, where the plan was made for one size; None where
+            `bind` divides any count.
     """
 
     collective: str
@@ -136,6 +138,7 @@ class Schedule:
     helpers: tuple[str, ...] = ()
     after: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     idempotent: bool = False
+    chunk_elements: Ints | None = None
 
     @staticmethod
     def of(
@@ -152,6 +155,7 @@ class Schedule:
         helpers: Sequence[str] = (),
         after: Iterable[tuple[int, int]] = (),
         idempotent: bool = False,
+        chunk_elements: npt.ArrayLike | None = None,
     ) -> Schedule:
         """Return a schedule, its rows sorted by step and checked.
 
@@ -168,6 +172,7 @@ class Schedule:
             helpers: Names of the helpers.
             after: Pairs (row, earlier), counting the rows as given.
             idempotent: Whether it is meant for MIN and MAX alone.
+            chunk_elements: Elements of each chunk, if the plan holds for one size alone.
 
         Raises:
             ScheduleError: A row or the header names a place, slot, step or root that cannot be.
@@ -201,6 +206,7 @@ class Schedule:
             helpers=tuple(helpers),
             after=pairs,
             idempotent=idempotent,
+            chunk_elements=None if chunk_elements is None else np.array(chunk_elements, np.int64),
             **columns,
         )
 
@@ -215,6 +221,8 @@ class Schedule:
         if self.window < 1:
             raise ScheduleError(f"window is {self.window}, expected 1 or more")
         self._check_rows()
+        self._check_buffers()
+        self._check_after()
 
     def _check_rows(self) -> None:
         limits = (
@@ -252,6 +260,51 @@ class Schedule:
                 f"the {declared[place]} slots of rank {place}",
                 place=place,
                 step=int(self.step[row]),
+            )
+
+    def _check_buffers(self) -> None:
+        sizes = {}
+        for name in ("input", "output"):
+            has = self.kind.has_input if name == "input" else self.kind.has_output
+            slots: Slots = getattr(self, name)
+            ranks = [rank for rank in range(self.group_size) if has(rank, self.root)]
+            lengths = {len(slots[rank]): rank for rank in reversed(ranks)}
+            if len(lengths) > 1:
+                raise ScheduleError(f"{name} lists differ in length: {sorted(lengths)}")
+            sizes[name] = next(iter(lengths))
+            for rank in ranks[: len(slots.lists)] if len(slots.lists) == 1 else ranks:
+                if len(set(slots[rank])) < len(slots[rank]):
+                    raise ScheduleError(f"rank {rank}: {name} names a slot twice", place=rank)
+        if self.kind.receives == "transposed" and sizes["input"] % self.group_size:
+            raise ScheduleError(
+                f"{self.collective}: {sizes['input']} input slots, expected a multiple of "
+                f"{self.group_size}: as many for each receiver"
+            )
+        due = self.kind.n_output(self.group_size, sizes["input"])
+        if sizes["output"] != due:
+            raise ScheduleError(
+                f"{self.collective}: {sizes['output']} output slots for {sizes['input']} input "
+                f"slots on {self.group_size} ranks, expected {due:g}"
+            )
+        if self.chunk_elements is not None and (
+            self.chunk_elements.shape != (self.n_chunks,) or (self.chunk_elements < 0).any()
+        ):
+            raise ScheduleError(
+                f"{self.chunk_elements.size} chunk sizes for {self.n_chunks} chunks, expected one "
+                "each, 0 or more"
+            )
+
+    def _check_after(self) -> None:
+        row, earlier = self.after[:, 0], self.after[:, 1]
+        here = self.src[row]
+        apart = (self.src[earlier] != here) & (self.dst[earlier] != here)
+        if apart.any():
+            pair = int(np.flatnonzero(apart)[0])
+            raise ScheduleError(
+                f"row {row[pair]}: waits for row {earlier[pair]}, which neither begins nor ends at "
+                f"its sender, rank {here[pair]}",
+                place=int(here[pair]),
+                step=int(self.step[row[pair]]),
             )
 
     def _n_declared(self, place: int) -> int:
@@ -329,7 +382,9 @@ class Schedule:
         first_row = np.sort(first)
         return Messages(of_row, part, _ordinals(self, first_row)[of_row], first_row)
 
-    def bind(self, count: int, dtype: str = "float32", splits: Splits | None = None) -> BoundSchedule:
+    def bind(
+        self, count: int, dtype: str = "float32", splits: Splits | None = None
+    ) -> BoundSchedule:
         """Return the schedule with its sizes; see `bind.bind`."""
         from .bind import bind
 

@@ -26,6 +26,15 @@ from .schedule import Schedule, Slots, Transfer
 
 _BUFFERS = ("input", "output", "scratch")
 _NUMBERS = ("group_size", "root", "window")
+_HEADER = (
+    "collective",
+    "algorithm",
+    *_NUMBERS,
+    "idempotent",
+    "chunk_elements",
+    "helper",
+    *_BUFFERS,
+)
 _TRANSFER = re.compile(
     r"(?P<step>\d+) +(?P<channel>\d+) +(?P<src>\S+)\[(?P<from>[\d:]+)\] +"
     r"(?P<arrow>\+?>|->) +(?P<dst>\S+)\[(?P<to>[\d:]+)\]"
@@ -54,6 +63,8 @@ def to_text(schedule: Schedule) -> str:
         header.append(f"window {schedule.window}")
     if schedule.idempotent:
         header.append("idempotent")
+    if schedule.chunk_elements is not None:
+        header.append("chunk_elements " + " ".join(map(str, schedule.chunk_elements.tolist())))
     header += [f"helper {name}" for name in schedule.helpers]
     for name in _BUFFERS:
         header += _buffer_lines(name, getattr(schedule, name))
@@ -91,6 +102,18 @@ def _ranges(slots: tuple[int, ...]) -> str:
     return " ".join(_slots(first, stop - first) for first, stop in runs)
 
 
+def looks_like_schedule(head: str) -> bool:
+    """Return whether a text that starts with `head` is meant to be a schedule.
+
+    Example:
+        >>> looks_like_schedule("# a ring\\ncollective all_red")
+        True
+    """
+    lines = [line.strip() for line in head.splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith("#")]
+    return bool(lines) and (not said or said[0].split()[0] in _HEADER)
+
+
 def parse(text: str, file: str | None = None) -> Schedule:
     """Return the schedule that a text describes.
 
@@ -122,6 +145,7 @@ class _Parser:
         self.row_lines: list[int] = []
         self.after: list[tuple[int, int]] = []
         self.idempotent = False
+        self.chunk_elements: list[int] | None = None
 
     def fail(self, message: str) -> NoReturn:
         raise ScheduleError(f"{self.file}:{self.line}: {message}")
@@ -138,7 +162,10 @@ class _Parser:
             return self._build()
         except ScheduleError as error:
             raise ScheduleError(
-                f"{self._where(error)}: {error}", code=error.code, place=error.place, step=error.step
+                f"{self._where(error)}: {error}",
+                code=error.code,
+                place=error.place,
+                step=error.step,
             ) from None
 
     def _read(self, line: str) -> None:
@@ -154,6 +181,8 @@ class _Parser:
             self._read_helper(rest)
         elif key == "idempotent" and not rest:
             self.idempotent = True
+        elif key == "chunk_elements":
+            self.chunk_elements = [self._number(w, "numbers of elements") for w in rest.split()]
         elif key in _BUFFERS:
             self._read_buffer(key, rest)
         elif key == "after":
@@ -162,8 +191,7 @@ class _Parser:
                 self.fail(f"found `{line}`, expected `after ROW EARLIER`")
             self.after.append((words[0], words[1]))
         else:
-            known = "collective, algorithm, group_size, root, window, idempotent, helper, input, "
-            self.fail(f"found {key!r}, expected a transfer or one of {known}output, scratch, after")
+            self.fail(f"found {key!r}, expected a transfer or {', '.join(_HEADER)} or after")
 
     def _number(self, word: str, expected: str) -> int:
         if not re.fullmatch(r"[0-9]{1,10}", word) or int(word) > _LARGEST:
@@ -182,7 +210,7 @@ class _Parser:
             rank = self._number(match.group(1), "a rank")
             words = words[1:]
         given = self.buffers[name]
-        if rank in given or (None in given) != (rank is None) and given:
+        if rank in given or ((None in given) != (rank is None) and given):
             self.fail(f"`{name}` is given twice: one line for all ranks, or one a rank")
         slots: list[int] = []
         for word in words:
@@ -247,6 +275,7 @@ class _Parser:
             helpers=self.helpers,
             after=self.after,
             idempotent=self.idempotent,
+            chunk_elements=self.chunk_elements,
         )
 
     def _lists(self, name: str, group_size: int) -> list[int] | list[list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import ring
+from . import chain, ring, tree
 from .registry import ALGORITHMS, Algorithm, Phase, Sizes, algorithm
 
-__all__ = ["ALGORITHMS", "Algorithm", "Phase", "Sizes", "algorithm", "ring"]
+__all__ = ["ALGORITHMS", "Algorithm", "Phase", "Sizes", "algorithm", "chain", "ring", "tree"]

@@ -1,7 +1,7 @@
 """The registry: which algorithms exist, for which group sizes, and what their phases mean.
 
-    @algorithm("all_reduce", "ring", default=True, phases=ring_phases)
-    def ring(group_size: int) -> Schedule: ...
+@algorithm("all_reduce", "ring", default=True, phases=ring_phases)
+def ring(group_size: int) -> Schedule: ...
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ class Algorithm:
 
     @property
     def doc(self) -> str:
-        """First line of the builder's docstring."""
-        return (inspect.getdoc(self.builder) or "").split("\n", 1)[0]
+        """What it is, in one line: the first of the builder's docstring without "Return"."""
+        line = (inspect.getdoc(self.builder) or "").split("\n", 1)[0].removeprefix("Return ")
+        return line[:1].upper() + line[1:]
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...errors import ScheduleError
 from ..schedule import Ints, Schedule
 from .registry import Phase, algorithm
+
+_GLOO_SEGMENT_BYTES = 1 << 20
 
 
 def _reduce_scatter_phase(group_size: int) -> Phase:
@@ -35,8 +38,24 @@ def _ring_phases(schedule: Schedule) -> list[Phase]:
     ]
 
 
+def _reduce_scatter_phases(schedule: Schedule) -> list[Phase]:
+    return [_reduce_scatter_phase(schedule.group_size)]
+
+
+def _all_gather_phases(schedule: Schedule) -> list[Phase]:
+    return [
+        Phase(
+            "all-gather",
+            0,
+            schedule.n_steps,
+            "Each rank passes on the chunk that has just arrived.",
+            "Every rank sends its own chunk to its neighbour.",
+        )
+    ]
+
+
 def _around(group_size: int, steps: Ints, first_chunk: int) -> list[Ints]:
-    """Return step, src, dst, slot: at `steps[s]` rank r sends chunk r + first_chunk - s to r + 1."""
+    """Return step, src, dst, slot: rank r sends chunk r + first_chunk - s to r + 1 at steps[s]."""
     rank = np.arange(group_size, dtype=np.int32)
     turn = np.arange(len(steps), dtype=np.int32)[:, None]
     slot = (rank + first_chunk - turn) % group_size
@@ -86,3 +105,164 @@ def all_reduce_ring(group_size: int) -> Schedule:
         6
     """
     return _all_reduce(group_size, "ring", -1, 0)
+
+
+@algorithm("all_reduce", "ring_gloo", phases=_ring_phases)
+def all_reduce_ring_gloo(
+    group_size: int, segments: int | None = None, size_bytes: int | None = None, itemsize: int = 1
+) -> Schedule:
+    """Return gloo's ring all_reduce: the other way around, in segments, two of them in flight.
+
+    Rank r sends to r - 1, first chunk r + 1; chunk k is complete first at rank k. A chunk is cut
+    into segments, each of which is a step, and the window is 2. With one segment, ranks 0 to 2::
+
+        step   r0 -> r2    r1 -> r0    r2 -> r1
+          0    +chunk 1    +chunk 2    +chunk 0    reduce-scatter
+          1    +chunk 2    +chunk 0    +chunk 1
+          2     chunk 0     chunk 1     chunk 2    all-gather
+          3     chunk 1     chunk 2     chunk 0
+
+    Args:
+        group_size: Number of ranks, 1 or more.
+        segments: Segments of a chunk; None for as many as gloo takes.
+        size_bytes: Bytes of the whole data; with it the plan is gloo's for that size: segments of
+            at most 1 MiB, all equal but the last, and those that are empty left out.
+        itemsize: Bytes of an element, where `size_bytes` is given.
+
+    Source: gloo, gloo/allreduce.cc, function ring.
+
+    Example:
+        >>> all_reduce_ring_gloo(4).n_steps
+        12
+    """
+    if segments is not None and segments < 1:
+        raise ScheduleError(f"ring_gloo: segments is {segments}, expected 1 or more")
+    if size_bytes is not None and (size_bytes < 0 or itemsize < 1 or size_bytes % itemsize):
+        raise ScheduleError(
+            f"ring_gloo: {size_bytes} bytes are no multiple of the element's {itemsize}"
+        )
+    a_chunk = segments or _gloo_segments(group_size, size_bytes or 0, itemsize)
+    n_segments = group_size * a_chunk
+    half = (group_size - 1) * a_chunk
+    rank, turn = np.arange(group_size), np.arange(2 * half)[:, None]
+    slot = (
+        np.where(turn < half, (rank + 1) * a_chunk + turn, rank * a_chunk + turn - half)
+        % n_segments
+    )
+    shape = slot.shape
+    columns: list[Ints] = [
+        np.broadcast_to(column, shape).reshape(-1)
+        for column in (turn, rank, (rank - 1) % group_size, slot, turn < half)
+    ]
+    chunk_elements = None
+    if size_bytes is not None:
+        chunk_elements = _equal_but_last(size_bytes // itemsize, n_segments)
+        kept = chunk_elements[columns[3]] > 0
+        columns = [column[kept] for column in columns]
+    step, src, dst, slots, reduce = columns
+    return Schedule.of(
+        "all_reduce",
+        "ring_gloo",
+        group_size,
+        [step, 0, src, dst, slots, slots, 1, reduce],
+        input=range(n_segments),
+        output=range(n_segments),
+        window=2,
+        chunk_elements=chunk_elements,
+    )
+
+
+def _gloo_segments(group_size: int, size_bytes: int, itemsize: int) -> int:
+    """Return segments of a chunk: at least two, of at most 1 MiB."""
+    largest = max(1, _GLOO_SEGMENT_BYTES // itemsize) * itemsize
+    return -(-max(-(-size_bytes // largest), 2 * group_size) // group_size)
+
+
+def _equal_but_last(count: int, n_segments: int) -> Ints:
+    """Return the elements of segments of one length, of which the last may be short or empty."""
+    length = -(-count // n_segments)
+    return np.clip(count - length * np.arange(n_segments), 0, length)
+
+
+@algorithm("all_reduce", "ring_tutorial", phases=_ring_phases)
+def all_reduce_ring_tutorial(group_size: int) -> Schedule:
+    """Return the ring all_reduce of tutorials: rank r starts with chunk r, ends with chunk r + 1.
+
+    Rank r sends to r + 1, first chunk r. Ranks 0 to 2, what each sends::
+
+        step   r0 -> r1    r1 -> r2    r2 -> r0
+          0    +chunk 0    +chunk 1    +chunk 2    reduce-scatter
+          1    +chunk 2    +chunk 0    +chunk 1
+          2     chunk 1     chunk 2     chunk 0    all-gather
+          3     chunk 0     chunk 1     chunk 2
+
+    Args:
+        group_size: Number of ranks, 1 or more.
+
+    Source: A. Gibiansky, Bringing HPC Techniques to Deep Learning, 2017, and most lessons since.
+
+    Example:
+        >>> all_reduce_ring_tutorial(4).n_steps
+        6
+    """
+    return _all_reduce(group_size, "ring_tutorial", 0, 1)
+
+
+@algorithm("reduce_scatter", "ring", default=True, phases=_reduce_scatter_phases)
+def reduce_scatter_ring(group_size: int) -> Schedule:
+    """Return the first half of NCCL's ring: chunk r ends at rank r.
+
+    Rank r sends to r + 1, first chunk r - 1. Ranks 0 to 2, what each sends::
+
+        step   r0 -> r1    r1 -> r2    r2 -> r0
+          0    +chunk 2    +chunk 0    +chunk 1
+          1    +chunk 1    +chunk 2    +chunk 0
+
+    Args:
+        group_size: Number of ranks, 1 or more.
+
+    Source: NCCL 2.30, src/device/reduce_scatter.h, runRing.
+
+    Example:
+        >>> reduce_scatter_ring(4).n_steps
+        3
+    """
+    step, src, dst, slot = _around(group_size, np.arange(group_size - 1), -1)
+    return Schedule.of(
+        "reduce_scatter",
+        "ring",
+        group_size,
+        [step, 0, src, dst, slot, slot, 1, True],
+        input=range(group_size),
+        output=[[rank] for rank in range(group_size)],
+    )
+
+
+@algorithm("all_gather", "ring", default=True, phases=_all_gather_phases)
+def all_gather_ring(group_size: int) -> Schedule:
+    """Return the second half of NCCL's ring: chunk r starts at rank r.
+
+    Rank r sends to r + 1, first its own chunk. Ranks 0 to 2, what each sends::
+
+        step   r0 -> r1    r1 -> r2    r2 -> r0
+          0     chunk 0     chunk 1     chunk 2
+          1     chunk 2     chunk 0     chunk 1
+
+    Args:
+        group_size: Number of ranks, 1 or more.
+
+    Source: NCCL 2.30, src/device/all_gather.h, runRing.
+
+    Example:
+        >>> all_gather_ring(4).n_steps
+        3
+    """
+    step, src, dst, slot = _around(group_size, np.arange(group_size - 1), 0)
+    return Schedule.of(
+        "all_gather",
+        "ring",
+        group_size,
+        [step, 0, src, dst, slot, slot, 1, False],
+        input=[[rank] for rank in range(group_size)],
+        output=range(group_size),
+    )
