@@ -20,8 +20,9 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from flask import Flask, Request, Response, request
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
@@ -30,6 +31,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
 # Ports that are tried after the one that was asked for.
 PORTS_TO_TRY = 50
+_TAKEN = (errno.EADDRINUSE, errno.EACCES)
 
 _DOORSTEP = """<!doctype html><html lang="en"><meta charset="utf-8"><title>chunkscope</title>
 <body style="font:16px/1.5 sans-serif;max-width:36em;margin:20vh auto;padding:0 1em">
@@ -99,7 +101,7 @@ class Guard:
             return None
         return _refuse(
             "This dashboard needs its token.",
-            "Open the whole address that the terminal printed, with <code>?token=</code> in it.",
+            "Open the whole address that the terminal printed, with ?token= in it.",
         )
 
     def knows_host(self, host: str) -> bool:
@@ -113,12 +115,11 @@ class Guard:
     def _admit(self, asked: Request) -> Response:
         """Set the cookie and go on to the same address without the token."""
         rest = [pair for pair in parse_qsl(asked.query_string.decode()) if pair[0] != "token"]
-        url = "/" + asked.path.lstrip("/") + (f"?{urlencode(rest)}" if rest else "")
+        url = "/" + quote(asked.path.lstrip("/")) + (f"?{urlencode(rest)}" if rest else "")
         if asked.headers.get("Sec-Fetch-Site") == "cross-site":
             # A strict cookie is not sent along a redirect that began on another site, such as a
             # terminal in the browser. From a page of our own it is.
-            safe = url.replace("&", "&amp;").replace('"', "%22").replace("<", "%3C")
-            response = Response(_ONWARD.format(url=safe), mimetype="text/html")
+            response = Response(_ONWARD.format(url=escape(url)), mimetype="text/html")
         else:
             response = Response(status=303, headers={"Location": url})
         response.headers["Cache-Control"] = "no-store"
@@ -161,8 +162,7 @@ def _is_ip(name: str) -> bool:
 
 
 def _refuse(title: str, text: str) -> Response:
-    title = title.replace("&", "&amp;").replace("<", "&lt;")
-    body = _DOORSTEP.format(title=title, text=text)
+    body = _DOORSTEP.format(title=escape(title), text=escape(text))
     return Response(body, status=403, mimetype="text/html", headers={"Cache-Control": "no-store"})
 
 
@@ -194,9 +194,6 @@ def listen(host: str, port: int) -> socket.socket:
             return listener
     assert last is not None
     raise last
-
-
-_TAKEN = (errno.EADDRINUSE, errno.EACCES)
 
 
 class _Quiet(WSGIRequestHandler):

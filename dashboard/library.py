@@ -1,0 +1,326 @@
+"""The traces that the dashboard may open: those of one folder, uploads, and simulations.
+
+A page names a trace by an address, which is the path of its URL:
+
+    trace/<name in the folder>                  a file or recording of the folder
+    upload/<number>/<name>                      a file that was dropped on the page
+    sim/<spec>[/<topology>]                     simulated on the spot: sim/all_reduce:ring:8:64MiB
+    how/<algorithm>/<call>/<address>            a recorded call's inputs, through an algorithm
+
+Nothing in an address is ever run: algorithms go by the names of the library alone, and files by
+their place under the folder, symbolic links resolved.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote
+
+from ..errors import ChunkscopeError, ScheduleError, TraceFormatError
+from ..sim.library import algorithms
+from ..sim.spec import Spec, parse_spec
+from ..traces.files import FORMATS, format_of, read
+from ..traces.trace import Trace
+from ..units import format_bytes
+from .film import Film, film
+
+T = TypeVar("T")
+
+# Folders below the given one that are searched for traces, and how many traces are listed.
+MAX_DEPTH = 3
+MAX_ENTRIES = 400
+MAX_UPLOAD_BYTES = 256 << 20
+# What a page may ask the simulator for.
+MAX_RANKS = 64
+MAX_BYTES = 1 << 40
+SUFFIXES = tuple(suffix for form in FORMATS for suffix in form.suffixes if suffix)
+
+
+class Refused(ChunkscopeError):
+    """An address names nothing that may be opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A trace of the folder, readable or not.
+
+    Attributes:
+        name: Its path under the folder, with slashes.
+        is_folder: Whether it is a recording.
+        modified_s: When it was last written, seconds since 1970.
+        stamp: Changes whenever its content does.
+    """
+
+    name: str
+    is_folder: bool
+    modified_s: float
+    stamp: tuple[int, int]
+
+    @property
+    def address(self) -> str:
+        """The address of its trace."""
+        return "trace/" + quote(self.name)
+
+
+class Cache:
+    """Keeps the results that were asked for last; safe to use from several threads."""
+
+    def __init__(self, size: int) -> None:
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._size = size
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what is kept under the key, else what `make` returns, which is then kept."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                found: T = self._kept[key]
+                return found
+        made = make()
+        with self._lock:
+            self._kept[key] = made
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+        return made
+
+
+class Library:
+    """Opens traces by address.
+
+    Args:
+        path: A folder, whose traces are listed and opened, or one trace.
+
+    Raises:
+        TraceFormatError: There is no such file or folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        given = Path(path)
+        if not given.exists():
+            raise TraceFormatError("there is no such file or folder", file=str(path))
+        # A file that is named outright is opened, and its error shown, whatever it holds.
+        self.only = given.name if not given.is_dir() or format_of(given) is not None else None
+        self.root = (given.absolute().parent if self.only else given).resolve()
+        self._uploads: dict[int, Path] = {}
+        self._numbers = itertools.count(1)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._traces = Cache(8)
+        self._films = Cache(32)
+
+    @property
+    def title(self) -> str:
+        """The folder as people write it, with ~ for the home folder."""
+        home = Path.home()
+        if self.root == home or home not in self.root.parents:
+            return str(self.root)
+        return str(Path("~") / self.root.relative_to(home))
+
+    def entries(self) -> list[Entry]:
+        """Return the traces of the folder, the newest first."""
+        found = [self.only] if self.only else self._walk(self.root, 0)
+        entries = [self._entry(name) for name in found]
+        return sorted((e for e in entries if e), key=lambda e: -e.modified_s)
+
+    def _walk(self, folder: Path, depth: int) -> list[str]:
+        names: list[str] = []
+        try:
+            children = sorted(os.scandir(folder), key=lambda child: child.name)
+        except OSError:
+            return names
+        for child in children:
+            path = Path(child.path)
+            if child.name.startswith(".") or not self._inside(path):
+                continue
+            if child.is_dir():
+                if format_of(path) is not None:
+                    names.append(path.relative_to(self.root).as_posix())
+                elif depth < MAX_DEPTH:
+                    names.extend(self._walk(path, depth + 1))
+            elif path.suffix.lower() in SUFFIXES:
+                names.append(path.relative_to(self.root).as_posix())
+            if len(names) >= MAX_ENTRIES:
+                break
+        return names[:MAX_ENTRIES]
+
+    def _entry(self, name: str) -> Entry | None:
+        path = self.root / name
+        try:
+            files = [path, *path.iterdir()] if path.is_dir() else [path]
+            stats = [file.stat() for file in files]
+        except OSError:
+            return None
+        newest = max(stat.st_mtime_ns for stat in stats)
+        size = sum(stat.st_size for stat in stats)
+        return Entry(name, path.is_dir(), newest / 1e9, (newest, size))
+
+    def entry(self, name: str) -> Entry | None:
+        """Return a trace of the folder by its name; None where there is none or it may not be."""
+        try:
+            self.locate(name)
+        except Refused:
+            return None
+        return self._entry(name)
+
+    def _inside(self, path: Path) -> bool:
+        """Return whether a path, links resolved, lies under the folder."""
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError, ValueError):
+            return False
+        if self.only is not None:
+            allowed = (self.root / self.only).resolve()
+            return real == allowed or allowed in real.parents
+        return real == self.root or self.root in real.parents
+
+    def locate(self, name: str) -> Path:
+        """Return the path of a trace of the folder.
+
+        Raises:
+            Refused: It lies elsewhere, or does not exist; the message does not say which.
+        """
+        path = self.root / name
+        refused = Refused(f"{name}: no trace of this folder")
+        if not name or "\0" in name or not self._inside(path):
+            raise refused
+        if path.is_dir() and not all(map(self._inside, path.iterdir())):
+            raise refused
+        return path
+
+    def add_upload(self, name: str, content: bytes) -> str:
+        """Keep a file that came from a page, and return its address.
+
+        Raises:
+            Refused: It is too large.
+            TraceFormatError: It is no trace.
+        """
+        if len(content) > MAX_UPLOAD_BYTES:
+            limit, size = format_bytes(MAX_UPLOAD_BYTES), format_bytes(len(content))
+            raise Refused(f"{name} has {size}; up to {limit} can be dropped here")
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="chunkscope-")
+        number = next(self._numbers)
+        suffix = Path(name).suffix.lower()
+        path = Path(self._temporary.name) / f"{number}{suffix if suffix in SUFFIXES else ''}"
+        path.write_bytes(content)
+        try:
+            read(path)
+        except ChunkscopeError as error:
+            path.unlink()
+            raise TraceFormatError(str(error).replace(str(path), name)) from None
+        self._uploads[number] = path
+        return f"upload/{number}/{quote(Path(name).name)}"
+
+    def trace(self, address: str) -> Trace:
+        """Return the trace of an address.
+
+        Raises:
+            Refused: The address names nothing that may be opened.
+            ChunkscopeError: The file cannot be read, or the simulation makes no sense.
+        """
+        kind, _, rest = address.partition("/")
+        if kind == "trace":
+            path = self.locate(unquote(rest))
+            entry = self._entry(unquote(rest))
+            key = (address, entry.stamp if entry else None)
+            return self._traces.get(key, lambda: read(path))
+        if kind == "upload":
+            number = rest.partition("/")[0]
+            upload = self._uploads.get(int(number)) if number.isdecimal() else None
+            if upload is None:
+                raise Refused("that upload is gone: drop the file again")
+            return self._traces.get(address, lambda: read(upload))
+        if kind == "sim":
+            spec = spec_of(rest)
+            return self._traces.get(address, lambda: spec.trace())
+        if kind == "how":
+            return self._traces.get(address, lambda: self._how(rest))
+        raise Refused(f"{address}: no such page")
+
+    def _how(self, rest: str) -> Trace:
+        from .how import could_be
+
+        algorithm, call, address = (*rest.split("/", 2), "", "")[:3]
+        if not call.isdecimal() or not address or address.startswith("how/"):
+            raise Refused(f"how/{rest}: no such page")
+        return could_be(self.trace(address), int(call), unquote(algorithm))
+
+    def film(self, address: str, call: int, view: str) -> Film:
+        """Return the film of one call of a trace.
+
+        Raises:
+            Refused: There is no such trace or call.
+            ChunkscopeError: The trace cannot be read.
+        """
+        trace = self.trace(address)
+        if not 0 <= call < max(1, len(trace.calls())) or view not in ("simple", "full"):
+            raise Refused(f"{address} has no call {call}")
+        # A trace is immutable, and kept alive by the key: the same object is the same content.
+        return self._films.get((_Same(trace), call, view), lambda: film(trace, call, view=view))
+
+
+class _Same:
+    """A key that equals only the key of the very same object."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: object) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.of is self.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+
+def checked(spec: Spec) -> Spec:
+    """Return a spec that came from a page, if it names no code or file and is of bearable size.
+
+    Raises:
+        ScheduleError: Something is wrong with it; the message says what is expected.
+    """
+    names = [entry.name for entry in algorithms(spec.collective)]
+    if spec.algorithm is not None and spec.algorithm not in names:
+        raise ScheduleError(
+            f"unknown algorithm {spec.algorithm!r} for {spec.collective}; known: {', '.join(names)}"
+        )
+    if not 1 <= spec.ranks <= MAX_RANKS:
+        raise ScheduleError(f"{spec.ranks} ranks; this page simulates 1 to {MAX_RANKS}")
+    if spec.size_bytes is not None and spec.size_bytes > MAX_BYTES:
+        raise ScheduleError(f"this page simulates up to {format_bytes(MAX_BYTES)}")
+    return spec
+
+
+def spec_of(rest: str) -> Spec:
+    """Return the spec in the address ``sim/<spec>[/<topology>]``, its first word left out.
+
+    Raises:
+        ScheduleError: A part is wrong.
+    """
+    words, _, topology = rest.partition("/")
+    spec = checked(parse_spec(unquote(words)))
+    return replace(spec, topology=unquote(topology) or None)
+
+
+def address_of(spec: Spec) -> str:
+    """Return the address of a simulation; the reverse of `spec_of`.
+
+    Example:
+        >>> address_of(Spec("all_reduce", "ring", 8, 64, topology="star:25GB/s,5us"))
+        'sim/all_reduce:ring:8:64/star%3A25GB%2Fs%2C5us'
+    """
+    size = f":{spec.size_bytes}" if spec.size_bytes is not None else ""
+    words = f"{spec.collective}:{spec.algorithm or ''}:{spec.ranks}{size}"
+    if spec.algorithm is None:
+        words = f"{spec.collective}:{spec.ranks}{size}"
+    where = f"/{quote(spec.topology, safe='')}" if spec.topology else ""
+    return f"sim/{quote(words, safe=':')}{where}"
