@@ -163,8 +163,8 @@ class Recorder:
         """
         spot = b"null" if index is None else b"%d" % index
         self.writer.write(
-            b'{"r":"state","seq":%d,"%b":[["%b",%b,%b]]}\n'
-            % (seq, str(when).encode(), str(role).encode(), spot, self.states.fragment(tensor))
+            b'{"r":"state","seq":%d,"s":[["%b","%b",%b,%b]]}\n'
+            % (seq, when.encode(), role.encode(), spot, self.states.fragment(tensor))
         )
 
     def schedule(self, text: str) -> int:

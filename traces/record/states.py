@@ -1,7 +1,7 @@
 """What a tensor holds at one moment, as a fragment of a record.
 
     states = States("full", writer)
-    states.fragment(tensor)     # b'[12,"AACAPwAAAEA="]': description 12, and its bytes
+    states.fragment(tensor)     # b'12,"AACAPwAAAEA="': description 12, and the bytes in base64
 
 Policies: `full` keeps all bytes of tensors up to `FULL_BYTES` and a sample of larger ones; `sample`
 keeps a digest, statistics and the first values; `none` keeps the description alone. Values of
@@ -51,7 +51,7 @@ class States:
         self._described = 0
 
     def fragment(self, tensor: torch.Tensor) -> bytes:
-        """Return `[description, value]` without the closing bracket's left part: see module.
+        """Return number of the description and value, `12,"AACAPw=="`, as a record has them.
 
         Args:
             tensor: Any tensor; nothing of it is changed, and no operation that a dispatch mode or

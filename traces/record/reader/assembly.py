@@ -1,0 +1,364 @@
+"""From the records of a recording's files to one Trace.
+
+Records are folded into columns file by file; what recorders leave out (the k-th collective of a
+group, the k-th message of a pair, how an event ended) is worked out on whole columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....errors import TraceFormatError
+from ...columns import Column, Table
+from ...schema import EVENTS, Kind, Provenance, Status, Type
+from ...trace import Group, Meta, Process, Site, Trace
+from ...validate import checked_trace
+from . import records as rec
+from .counting import Ints, lookup, ordinals
+from ..folder import RECORDS
+from .states import StateTable
+
+GroupKey = tuple[tuple[int, ...], int]
+
+
+@dataclass(slots=True)
+class RecordFile:
+    """The records of one file, by kind, in file order."""
+
+    path: Path
+    header: rec.Header
+    groups: dict[int, rec.Group] = field(default_factory=dict)
+    sites: dict[int, rec.Site] = field(default_factory=dict)
+    tensors: dict[int, rec.Tensor] = field(default_factory=dict)
+    schedules: dict[int, str] = field(default_factory=dict)
+    calls: dict[int, Any] = field(default_factory=dict)
+    begins: list[rec.Begin] = field(default_factory=list)
+    ends: list[rec.End] = field(default_factory=list)
+    rows: list[rec.Row] = field(default_factory=list)
+    states: list[tuple[int, list[rec.State]]] = field(default_factory=list)
+    exits: list[rec.Exit] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    last_ns: int | None = None
+    is_closed: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name of the file in the trace's `file` column."""
+        stem = self.path.name.removesuffix(RECORDS)
+        return stem if self.header.file is None else self.header.file
+
+
+def assemble(folder: Path, files: Sequence[RecordFile], meta: Meta | None) -> Trace:
+    """Return the trace of a folder's files.
+
+    Args:
+        folder: For messages.
+        files: Their records.
+        meta: Metadata of a rewritten trace, whose records are complete; None for a recording.
+
+    Raises:
+        TraceFormatError: Records contradict each other.
+    """
+    writers = sorted(
+        (file for file in files if not file.header.launcher),
+        key=lambda file: (file.header.part or 0, file.name),
+    )
+    events = _Events(writers, is_complete=meta is not None)
+    for file in writers:
+        events.add(file)
+    table, states = events.tables()
+    if meta is None:
+        table = count_calls(table, events.process)
+        meta = _meta(files, writers, events, table)
+    return checked_trace(table, states, meta, str(folder))
+
+
+class _Events:
+    """Columns under construction."""
+
+    def __init__(self, files: Sequence[RecordFile], *, is_complete: bool) -> None:
+        self.is_complete = is_complete
+        self.notes: list[str] = []
+        self.groups: dict[GroupKey, Group] = {}
+        self.sites: dict[Site, int] = {}
+        self.schedules: dict[str, int] = {}
+        self.process = np.zeros(0, np.int64)
+        self._states = StateTable()
+        self._calls: list[Any] = []
+        self._cells: dict[str, list[Any]] = {name: [] for name in sorted(rec.OF_ROW)}
+        self._call: list[int] = []
+        self._set: list[tuple[int, Any]] = []
+        self._processes: list[int] = []
+        self._ids: dict[tuple[str, int, int], int] = {}
+
+    def add(self, file: RecordFile) -> None:
+        """Fold in one file."""
+        start = len(self._call)
+        ends = {end.seq: end for end in file.ends}
+        first_call = len(self._calls)
+        place_of_call = {n: first_call + at for at, n in enumerate(file.calls)}
+        self._calls += file.calls.values() if self.is_complete else self._renumbered(file)
+        begins = [begin for begin in file.begins if begin.call in place_of_call]
+        rows = [row for row in file.rows if row.call in place_of_call]
+        lost = len(file.begins) + len(file.rows) - len(begins) - len(rows)
+        if lost:
+            self._note(file, f"{lost} events are left out: the record of their call is damaged")
+        matched = [ends.pop(begin.seq, None) for begin in begins]
+        if ends:
+            self._note(file, f"{len(ends)} ends are left out: their begin is damaged or missing")
+        self._fold(file, begins, matched, rows, place_of_call)
+        seqs = self._check_order(file, start)
+        self._states.add(file.path, file.tensors, file.states, seqs, start, self.is_complete)
+        self.notes += [f"{file.path.name}: {note}" for note in self._states.take_notes()]
+        self.notes += file.notes
+        key = (file.header.host, file.header.pid, file.header.attempt)
+        self._processes += [self._ids.setdefault(key, len(self._ids))] * (len(self._call) - start)
+
+    def _fold(
+        self,
+        file: RecordFile,
+        begins: list[rec.Begin],
+        ends: list[rec.End | None],
+        rows: list[rec.Row],
+        place_of_call: dict[int, int],
+    ) -> None:
+        both: list[Any] = [*begins, *rows]
+        order: Any = range(len(both))
+        if not self.is_complete:
+            order = sorted(order, key=lambda at: both[at].seq or 0)
+        cells = {
+            "seq": [record.seq for record in both],
+            "parent": [record.parent for record in both],
+            "batch": [record.batch for record in both],
+            "t_issue_ns": [begin.t for begin in begins] + [row.issue for row in rows],
+            "t_start_ns": [end and end.start for end in ends] + [row.start for row in rows],
+            "t_end_ns": [end and end.t for end in ends] + [row.end for row in rows],
+            "status": [end and end.status for end in ends] + [row.status for row in rows],
+            "error": [end and end.error for end in ends] + [row.error for row in rows],
+        }
+        if self.is_complete:
+            cells["attempt"] = [row.attempt for row in rows]
+            cells["host"] = [row.host for row in rows]
+            cells["file"] = [file.header.file] * len(both)
+        else:
+            cells["attempt"] = [file.header.attempt] * len(both)
+            cells["host"] = [file.header.host or None] * len(both)
+            cells["file"] = [file.name] * len(both)
+        start = len(self._call)
+        is_sorted = isinstance(order, range)
+        place = {at: start + k for k, at in enumerate(order)} if file.ends else {}
+        for name, values in cells.items():
+            self._cells[name] += values if is_sorted else [values[at] for at in order]
+        calls = [place_of_call[record.call] for record in both]
+        self._call += calls if is_sorted else [calls[at] for at in order]
+        for at, end in enumerate(ends):
+            if end is not None and end.set is not None:
+                self._set.append((place[at], end.set))
+
+    def _check_order(self, file: RecordFile, start: int) -> Ints:
+        """Return the seqs of a file's rows, made sure to differ, and resolve the parents."""
+        if self.is_complete:
+            return np.zeros(0, np.int64)
+        seqs = np.array(self._cells["seq"][start:], np.int64)
+        twice = np.flatnonzero(np.diff(seqs) == 0)
+        if len(twice):
+            message = f"two events have seq {seqs[twice[0]]}"
+            raise TraceFormatError(message, file=str(file.path), field="$.seq")
+        parents = self._cells["parent"]
+        wanted = [at for at in range(start, len(parents)) if parents[at] is not None]
+        found = lookup(np.array([parents[at] for at in wanted], np.int64), seqs)
+        for at, row in zip(wanted, found.tolist(), strict=True):
+            parents[at] = start + row if row >= 0 else None
+        if (found < 0).any():
+            self._note(file, f"{int((found < 0).sum())} events name a parent that is missing")
+        return seqs
+
+    def _renumbered(self, file: RecordFile) -> list[Any]:
+        """Return a file's calls with groups, sites and schedules as the trace numbers them."""
+        groups = self._number_groups(file)
+        sites = {n: self._number_site(site) for n, site in file.sites.items()}
+        schedules = {
+            n: self.schedules.setdefault(text, len(self.schedules))
+            for n, text in file.schedules.items()
+        }
+        for call in file.calls.values():
+            call.group = groups.get(call.group)
+            call.site = sites.get(call.site)
+            call.schedule = schedules.get(call.schedule)
+        return list(file.calls.values())
+
+    def _number_groups(self, file: RecordFile) -> dict[int | None, int]:
+        counts: dict[tuple[int, ...], int] = {}
+        numbers: dict[int | None, int] = {}
+        for n in sorted(file.groups):
+            record = file.groups[n]
+            if record.ranks is None:
+                continue
+            ranks = tuple(record.ranks)
+            key = (ranks, counts.get(ranks, 0))
+            counts[ranks] = key[1] + 1
+            if key not in self.groups or not self.groups[key].backend:
+                self.groups[key] = Group(*key, record.label, record.backend)
+            numbers[n] = list(self.groups).index(key)
+        return numbers
+
+    def _number_site(self, record: rec.Site) -> int:
+        site = Site(
+            record.file,
+            record.line,
+            record.function,
+            tuple(record.source),
+            record.first_line,
+            tuple(record.stack),
+        )
+        return self.sites.setdefault(site, len(self.sites))
+
+    def tables(self) -> tuple[Table, Table]:
+        """Return the events and the states."""
+        n = len(self._call)
+        call = np.array(self._call, np.int64)
+        self.process = np.array(self._processes, np.int64)
+        columns: dict[str, Column] = {}
+        for spec in EVENTS:
+            if spec.name in rec.OF_ROW:
+                columns[spec.name] = Column.build(spec.type, self._cells[spec.name], n)
+            else:
+                cells = [getattr(record, spec.name) for record in self._calls]
+                columns[spec.name] = Column.build(spec.type, cells, len(cells)).take(call)
+        for name in rec.CELL_NAMES if self._set else ():
+            found = [(row, getattr(cells, name)) for row, cells in self._set]
+            if any(cell is not None for _, cell in found):
+                edited = columns[name].to_list()
+                for row, cell in found:
+                    edited[row] = edited[row] if cell is None else cell
+                columns[name] = Column.build(columns[name].type, edited, n)
+        return Table(columns, n), self._states.table()
+
+    def _note(self, file: RecordFile, text: str) -> None:
+        self.notes.append(f"{file.path.name}: {text}")
+
+
+def count_calls(events: Table, process: Ints) -> Table:
+    """Return the events with what recorders leave out: coll_seq, message and status.
+
+    Args:
+        events: Events as the processes wrote them.
+        process: Number of the process of each row.
+    """
+    kind, group, parent = events["kind"], events["group"], events["parent"]
+    is_call = kind.where(Kind.COLLECTIVE) & group.valid & ~events["coll_seq"].valid
+    seq = events["coll_seq"].values.copy()
+    has_seq = events["coll_seq"].valid.copy()
+    rows = np.flatnonzero(is_call)
+    seq[rows] = ordinals(process[rows], group.values[rows])
+    has_seq[rows] = True
+    inside = np.flatnonzero(parent.valid & ~has_seq)
+    seq[inside] = seq[parent.values[inside]]
+    has_seq[inside] = has_seq[parent.values[inside]]
+    seq[~has_seq] = 0
+    coll_seq = Column(Type.INT, seq, has_seq)
+    return events.replace(
+        coll_seq=coll_seq, message=_messages(events, process, has_seq), status=_status(events)
+    )
+
+
+def _messages(events: Table, process: Ints, in_collective: Any) -> Column:
+    """Return the message column: the k-th message of (group, src, dst, tag) outside of calls."""
+    message, is_send = events["message"], events["kind"].where(Kind.SEND)
+    counts = events["provenance"].where(Provenance.CALLED) & ~in_collective & ~message.valid
+    counts &= (is_send | events["kind"].where(Kind.RECV)) & events["peer"].valid
+    rows = np.flatnonzero(counts)
+    me, peer = events["rank"].values[rows], events["peer"].values[rows]
+    src = np.where(is_send[rows], me, peer)
+    dst = np.where(is_send[rows], peer, me)
+    values, valid = message.values.copy(), message.valid.copy()
+    group, tag = events["group"].values[rows], events["tag"].values[rows]
+    values[rows] = ordinals(process[rows], is_send[rows], group, src, dst, tag)
+    valid[rows] = True
+    return Column(Type.INT, values, valid)
+
+
+def _status(events: Table) -> Column:
+    """Return the status column, with how events without an end stand."""
+    status, parent = events["status"], events["parent"]
+    if status.valid.all():
+        return status
+    is_waited = np.zeros(len(events), np.bool_)
+    waits = events["kind"].where(Kind.WAIT) & parent.valid
+    is_waited[parent.values[waits]] = True
+    is_unobserved = events["is_async"].where(True) & ~is_waited
+    cells: list[Any] = status.to_list()
+    for row in np.flatnonzero(~status.valid).tolist():
+        cells[row] = Status.UNOBSERVED if is_unobserved[row] else Status.BEGUN
+    return Column.build(Type.TEXT, cells, len(cells))
+
+
+def _meta(
+    files: Sequence[RecordFile], writers: Sequence[RecordFile], events: _Events, table: Table
+) -> Meta:
+    exits = {(file.header.host, end.pid): end for file in files for end in file.exits}
+    ranks = _rank_by_file(table)
+    processes = []
+    for file in writers:
+        header = file.header
+        end = exits.get((header.host, header.pid), rec.Exit(header.pid))
+        processes.append(
+            Process(
+                file.name,
+                header.host,
+                header.pid,
+                ranks.get(file.name),
+                header.attempt,
+                file.is_closed,
+                end.code,
+                end.signal,
+                file.last_ns,
+            )
+        )
+    versions: dict[str, str] = {}
+    for file in files:
+        for name, version in file.header.versions.items():
+            if version not in versions.setdefault(name, version).split(", "):
+                versions[name] += f", {version}"
+    world = {rank for group in events.groups.values() for rank in group.ranks}
+    notes = [*events.notes, *_missing(world, ranks)]
+    for file in files:
+        if file.header.launcher:
+            notes += file.notes
+    if not writers:
+        notes.append("nothing was recorded: no process called torch.distributed")
+    if len({file.header.host for file in writers}) > 1:
+        notes.append("several hosts: their clocks are not aligned")
+    return Meta(
+        versions=versions,
+        world_size=max(world) + 1 if world else None,
+        groups=tuple(events.groups.values()),
+        processes=tuple(processes),
+        sites=tuple(events.sites),
+        schedules=tuple(events.schedules),
+        notes=tuple(notes),
+    )
+
+
+def _rank_by_file(table: Table) -> dict[str, int]:
+    ranks: dict[str, int] = {}
+    file, rank = table["file"], table["rank"]
+    known = np.flatnonzero(rank.valid & file.valid)
+    for code in np.unique(file.values[known]).tolist():
+        first = known[np.argmax(file.values[known] == code)]
+        ranks[file.texts[code]] = int(rank.values[first])
+    return ranks
+
+
+def _missing(world: set[int], ranks: dict[str, int]) -> list[str]:
+    missing = sorted(world - set(ranks.values()))
+    if not missing:
+        return []
+    named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+    plural = f"ranks {named} have" if len(missing) > 1 else f"rank {named} has"
+    return [f"{plural} no file: nothing was recorded there, or the file is missing"]
