@@ -1,0 +1,321 @@
+"""The step model: a schedule with its sizes, replayed on a topology.
+
+    replay = simulate(schedule.bind(1 << 20, "float32"), topology("ring:100GB/s,1us", 8))
+    replay.duration_ns, replay.busbw_Bps
+    replay.t_arrived_ns[5]      # when the last byte of row 5 was at its destination
+    trace = replay.trace()
+
+A message takes the latency of its path, using no bandwidth, then its bytes at the max-min fair
+rate. When it starts, and when what arrived is written, follows from the schedule's order and the
+policy; see `order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ScheduleError, TopologyError
+from ..traces.trace import JSON, Trace
+from .bind import BoundSchedule
+from .collectives import busbw_factor
+from .engine import Work, alone, shared
+from .network import overlap
+from .order import Policy, WaitGraph, wait_graph
+from .routing import Routes
+from .schedule import Schedule
+from .topology import Topology
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Parameters of the step model.
+
+    Attributes:
+        policy: When a message may start: dataflow, rank_step or lockstep.
+        sharing: Whether messages on one link share it; else each has it for itself.
+        reduce_Bps: Bytes a second that a place reduces or copies; None for no cost.
+        message_ns: Fixed cost of a message, added to the latency of its path.
+        header_bytes: Bytes that each message carries besides its data.
+        delay_ns: How much later than the others a rank arrives, by rank.
+    """
+
+    policy: Policy = "dataflow"
+    sharing: bool = True
+    reduce_Bps: float | None = None
+    message_ns: float = 0.0
+    header_bytes: int = 0
+    delay_ns: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.reduce_Bps is not None and not (isfinite(self.reduce_Bps) and self.reduce_Bps > 0):
+            raise ScheduleError(f"reduce_Bps is {self.reduce_Bps}, expected a number above 0")
+        costs = {"message_ns": self.message_ns, "header_bytes": self.header_bytes}
+        costs |= {f"delay_ns of rank {rank}": delay for rank, delay in self.delay_ns.items()}
+        for name, value in costs.items():
+            if not (isfinite(value) and value >= 0):
+                raise ScheduleError(f"{name} is {value}, expected 0 or more")
+
+    def to_dict(self, topology: Topology) -> dict[str, JSON]:
+        """Return what a reader needs to know to get the same result again."""
+        delays: dict[str, Any] = {str(rank): self.delay_ns[rank] for rank in sorted(self.delay_ns)}
+        return {
+            "model": "step",
+            "version": version("chunkscope"),
+            "policy": self.policy,
+            "sharing": "max-min" if self.sharing else "off",
+            "reduce_Bps": self.reduce_Bps,
+            "message_ns": self.message_ns,
+            "header_bytes": self.header_bytes,
+            "delay_ns": delays,
+            "topology": topology.name,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A schedule with the times of its rows.
+
+    Attributes:
+        bound: The schedule and its sizes.
+        topology: What it ran on.
+        parameters: The model's parameters.
+        start_ns, arrived_ns, written_ns: Times of each row in unrounded nanoseconds, (rows,): its
+            message leaves, the last byte is there, it is copied or reduced. Rows of one message
+            share the first two.
+        link_bytes: Bytes that each directed link carried, headers included, by (from, to).
+    """
+
+    bound: BoundSchedule
+    topology: Topology
+    parameters: Model
+    start_ns: Floats
+    arrived_ns: Floats
+    written_ns: Floats
+    link_bytes: dict[tuple[str, str], int]
+    _times: Floats = field(repr=False)
+    _work: Work = field(repr=False)
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule without its sizes."""
+        return self.bound.schedule
+
+    @cached_property
+    def t_start_ns(self) -> Ints:
+        """When each row's message leaves, (rows,)."""
+        return _rounded(self.start_ns)
+
+    @cached_property
+    def t_arrived_ns(self) -> Ints:
+        """When each row's last byte is at its destination, (rows,)."""
+        return _rounded(self.arrived_ns)
+
+    @cached_property
+    def t_written_ns(self) -> Ints:
+        """When each row is copied or reduced into its slots, (rows,)."""
+        return _rounded(self.written_ns)
+
+    @cached_property
+    def exact_duration_ns(self) -> float:
+        """The duration before it is rounded."""
+        return float(self.written_ns.max(initial=max(self.parameters.delay_ns.values(), default=0)))
+
+    @property
+    def duration_ns(self) -> int:
+        """From the call to the last write, with the delays of ranks that came late."""
+        return round(self.exact_duration_ns)
+
+    @property
+    def algbw_Bps(self) -> float:
+        """Bytes of the whole data over the duration, as nccl-tests has it; 0 if it took no time.
+
+        Source: nccl-tests, doc/PERFORMANCE.md.
+        """
+        duration = self.exact_duration_ns
+        return self.bound.size_bytes * 1e9 / duration if duration > 0 else 0.0
+
+    @property
+    def busbw_Bps(self) -> float:
+        """Algorithm bandwidth times the collective's factor; see `collectives.busbw_factor`."""
+        schedule = self.schedule
+        return self.algbw_Bps * busbw_factor(schedule.collective, schedule.group_size)
+
+    @property
+    def model(self) -> dict[str, JSON]:
+        """Policy, parameters, version: what belongs beside every number of this replay."""
+        return self.parameters.to_dict(self.topology)
+
+    @cached_property
+    def critical_path(self) -> tuple[int, ...]:
+        """Rows that decided the duration, one a message: each waited for the one before it."""
+        if not len(self.schedule):
+            return ()
+        return _critical_path(self._work, self._times)
+
+    def trace(self, inputs: Sequence[npt.ArrayLike] | None = None, op: str = "SUM") -> Trace:
+        """Return the replay as a trace of events and states.
+
+        Args:
+            inputs: Each rank's input tensor, in its flat order; see `values`. None for a trace
+                without numbers.
+            op: SUM, AVG, PRODUCT, MIN or MAX.
+
+        Raises:
+            ScheduleError: The inputs or the operation do not fit.
+        """
+        from .emit import emit
+
+        return emit(self, inputs, op)
+
+
+def simulate(
+    bound: BoundSchedule | Schedule,
+    topology: Topology,
+    *,
+    policy: Policy = "dataflow",
+    sharing: bool = True,
+    reduce_Bps: float | None = None,
+    message_ns: float = 0.0,
+    header_bytes: int = 0,
+    delay_ns: Mapping[int, float] | None = None,
+) -> Replay:
+    """Return when each transfer of a schedule happens on a topology.
+
+    Args:
+        bound: The schedule with its sizes; without sizes each chunk is one float32.
+        topology: The network, with as many ranks as the schedule.
+        policy: ``dataflow``: messages go as soon as their data and the sender's step allow;
+            ``rank_step``: when both ends have finished their steps before; ``lockstep``: when
+            everybody has.
+        sharing: Whether messages that use one link at one time share its rate.
+        reduce_Bps: Bytes a second that a place reduces or copies; None for no cost.
+        message_ns: Fixed cost of a message.
+        header_bytes: Bytes that each message carries besides its data.
+        delay_ns: How much later than the others a rank arrives, by rank.
+
+    Raises:
+        ScheduleError: The schedule deadlocks (code DEADLOCK), or a parameter is impossible.
+        TopologyError: The topology has another number of ranks, or no path between two of them.
+
+    Source: R. W. Hockney, "The communication challenge for MPP", 1994 (latency and bandwidth);
+    D. Bertsekas and R. Gallager, "Data Networks", 1992 (sharing).
+
+    Example:
+        >>> from .library import build
+        >>> from .topology import parse
+        >>> bound = build("all_reduce", "ring", 4).bind(1000, "float32")
+        >>> simulate(bound, parse("ring:1GB/s,1us", 4)).duration_ns
+        12000
+    """
+    if isinstance(bound, Schedule):
+        bound = bound.bind(bound.n_chunks, "float32")
+    model = Model(policy, sharing, reduce_Bps, message_ns, header_bytes, delay_ns or {})
+    work = _work(bound, topology, model, wait_graph(bound.schedule, policy))
+    times = alone(work)
+    n = work.n_messages
+    if sharing and overlap(work.paths, work.begin_ns(times), times[n : 2 * n]):
+        times = shared(work)
+    of_row = bound.schedule.messages.of_row
+    return Replay(
+        bound=bound,
+        topology=topology,
+        parameters=model,
+        start_ns=times[:n][of_row],
+        arrived_ns=times[n : 2 * n][of_row],
+        written_ns=times[2 * n : 2 * n + len(of_row)],
+        link_bytes=_link_bytes(work),
+        _times=times,
+        _work=work,
+    )
+
+
+def _work(bound: BoundSchedule, topology: Topology, model: Model, graph: WaitGraph) -> Work:
+    """Return what the engine has to do."""
+    schedule = bound.schedule
+    if topology.n_ranks != schedule.group_size:
+        raise TopologyError(
+            f"the topology {topology.name!r} has {topology.n_ranks} ranks, "
+            f"the schedule {schedule.group_size}: make both the same"
+        )
+    messages = schedule.messages
+    src, dst = schedule.src[messages.first_row], schedule.dst[messages.first_row]
+    routes = Routes(topology, schedule.helpers)
+    paths = routes.paths(src, dst)
+    local = src == dst
+    size = np.where(local, 0.0, bound.message_bytes + float(model.header_bytes))
+    write = np.zeros(len(schedule))
+    if model.reduce_Bps is not None:
+        works = schedule.reduce | (schedule.src == schedule.dst)
+        write[works] = bound.row_bytes[works] * 1e9 / model.reduce_Bps
+    return Work(
+        graph=graph,
+        ready_ns=_ready(graph, model),
+        latency_ns=np.where(local, 0.0, paths.latency_ns + model.message_ns),
+        size_bytes=size,
+        write_ns=write,
+        paths=paths,
+        links=routes.links,
+    )
+
+
+def _ready(graph: WaitGraph, model: Model) -> Floats:
+    """Return the earliest time of each node: nothing begins at a place that is not there yet."""
+    ready = np.zeros(graph.n_nodes)
+    if not model.delay_ns:
+        return ready
+    schedule = graph.schedule
+    delay = np.zeros(schedule.n_places)
+    for rank, late in model.delay_ns.items():
+        if not 0 <= rank < schedule.group_size:
+            raise ScheduleError(f"delay of rank {rank}, expected 0 to {schedule.group_size - 1}")
+        delay[rank] = late
+    if model.policy == "lockstep":
+        delay[:] = delay.max()
+    first_row = schedule.messages.first_row
+    n = len(first_row)
+    ready[:n] = delay[schedule.src[first_row]]
+    if model.policy == "rank_step":
+        ready[:n] = np.maximum(ready[:n], delay[schedule.dst[first_row]])
+    ready[2 * n : 2 * n + len(schedule)] = delay[schedule.dst]
+    return ready
+
+
+def _link_bytes(work: Work) -> dict[tuple[str, str], int]:
+    sizes = np.repeat(work.size_bytes, np.diff(work.paths.starts))
+    carried = np.bincount(work.paths.links, sizes, minlength=len(work.links.ends))
+    return {ends: int(size) for ends, size in zip(work.links.ends, carried)}
+
+
+def _critical_path(work: Work, times: Floats) -> tuple[int, ...]:
+    """Return the rows that decided the last write, by walking back through the wait graph."""
+    graph, n = work.graph, work.n_messages
+    order = np.argsort(graph.head, kind="stable")
+    tails = graph.tail[order]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(graph.head, minlength=graph.n_nodes))])
+    written = times[2 * n : 2 * n + len(work.write_ns)]
+    node = 2 * n + int(np.argmax(written))
+    of_row = graph.schedule.messages.of_row
+    rows: list[int] = []
+    while True:
+        row = graph.row_of(node)
+        if row is not None and (not rows or of_row[rows[-1]] != of_row[row]):
+            rows.append(row)
+        before = tails[starts[node] : starts[node + 1]]
+        if not len(before) or times[before].max() < work.ready_ns[node]:
+            return tuple(reversed(rows))
+        node = int(before[np.argmax(times[before])])
+
+
+def _rounded(times: Floats) -> Ints:
+    return np.rint(times).astype(np.int64)
