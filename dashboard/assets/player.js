@@ -567,14 +567,15 @@
       this.loop = false;
       this.selected = 0;
       this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-      this.picture = make("div", "cs-picture", { role: "img", tabindex: "-1" });
+      this.picture = make("div", "cs-picture");
       this.live = make("div", "cs-live", { "aria-live": "polite" });
       this.keys = keysDialog();
       this.bar = new Bar(this);
       root.classList.add("cs-player");
-      root.append(this.picture, this.bar.root, this.live, this.keys);
-      const panes = options.panes ?? [{ element: this.picture, panels: null }];
-      this.setPanes(panes);
+      root.classList.toggle("cs-standalone", !options.panes);
+      if (!options.panes) root.append(this.picture);
+      root.append(this.bar.root, this.live, this.keys);
+      this.setPanes(options.panes ?? [{ element: this.picture, panels: null }]);
       this.listen();
     }
 
@@ -618,13 +619,17 @@
       if (this.gone) return;
       this.film = film;
       this.told = null;
-      this.picture.setAttribute("aria-label", film.meta.title ?? "Collective");
+      const [{ element: first }] = this.panes;
+      first.setAttribute("role", "img");
+      first.setAttribute("aria-label", film.meta.title ?? "Collective");
       const panels = film.panels.map((panel) => panel.name).filter((name) => name !== "bar");
       for (const pane of this.panes) {
         pane.panels ??= panels;
         pane.load(film);
       }
       this.root.dataset.view = film.view;
+      this.root.style.setProperty("--cs-aspect", this.panes[0].crop.w / this.panes[0].crop.h);
+      this.dressed = null;
       this.bar.load(film);
       this.t = start.t ?? (start.ns === undefined ? 0 : filmSeconds(film.clock, start.ns));
       this.t = clamp(this.t, 0, film.duration);
@@ -653,10 +658,20 @@
       const began = performance.now();
       const t = this.shownTime();
       const palette = this.film.palettes[this.theme];
+      if (this.dressed !== palette) this.dress(palette);
       for (const pane of this.panes) pane.paint(t, palette, this.selected);
       this.bar.update(this.t);
       this.tell();
       this.cost = performance.now() - began;
+    }
+
+    /* Give the bar the picture's colours. */
+    dress(palette) {
+      this.dressed = palette;
+      this.root.style.colorScheme = this.theme;
+      for (const [token, colour] of Object.entries(palette)) {
+        if (!/\d$/.test(token)) this.root.style.setProperty(`--cs-${token}`, colour ?? "transparent");
+      }
     }
 
     /* Say aloud what the step shows, once a step. */
@@ -839,7 +854,7 @@
       this.observer.disconnect();
       for (const pane of this.panes) pane.element.replaceChildren();
       this.root.replaceChildren();
-      this.root.classList.remove("cs-player");
+      this.root.classList.remove("cs-player", "cs-standalone");
       delete this.root.dataset.ready;
     }
   }
