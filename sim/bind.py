@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import ScheduleError
 from ..traces.schema import DTYPES
+from .flow import EMPTY, n_cells, walk_chunks
 from .order import Moves, moves, waves
 from .schedule import Ints, Schedule
 
@@ -160,8 +161,7 @@ class BoundSchedule:
     @cached_property
     def _most_elements(self) -> Ints:
         """Most elements that anything written into a cell has, (cells,)."""
-        n_cells = self.schedule.n_places * self.schedule.slots_a_place
-        most = np.zeros(n_cells, np.int64)
+        most = np.zeros(n_cells(self.schedule), np.int64)
         np.maximum.at(most, self.moves.dst, self.chunk_elements[self.move_chunk])
         return most
 
@@ -199,7 +199,7 @@ def bind(
         dtype=dtype,
         itemsize=DTYPES[dtype],
         chunk_elements=_chunk_elements(schedule, count, splits),
-        move_chunk=carried_chunks(schedule, moved),
+        move_chunk=_carried_chunks(schedule, moved),
         moves=moved,
     )
     _check_room(bound)
@@ -256,48 +256,22 @@ def _divide(blocks: Ints, n_chunks: int) -> Ints:
     return (blocks[:, None] // a_block + (part < blocks[:, None] % a_block)).reshape(-1)
 
 
-def carried_chunks(schedule: Schedule, moved: Moves) -> Ints:
-    """Return the chunk that each move carries, (moves,).
-
-    A copy brings its chunk along, a reduce leaves the chunk that is there.
-
-    Raises:
-        ScheduleError: Code EMPTY_READ: a row sends a slot that holds nothing.
-    """
-    held = initial_chunks(schedule)
-    carried = np.empty(len(moved.row), np.int64)
-    reduces = schedule.reduce[moved.row]
-    for wave in waves(schedule, moved):
-        carried[wave.reads] = held[moved.src[wave.reads]]
-        dst, chunk = moved.dst[wave.writes], carried[wave.writes]
-        old = held[dst]
-        held[dst] = np.where(reduces[wave.writes] & (old != EMPTY), old, chunk)
+def _carried_chunks(schedule: Schedule, moved: Moves) -> Ints:
+    """Return the chunk that each move carries, (moves,)."""
+    carried = walk_chunks(schedule, moved, list(waves(schedule, moved))).carried
     empty = np.flatnonzero(carried == EMPTY)
     if len(empty):
         move = int(empty[0])
         row = int(moved.row[move])
         place, slot = divmod(int(moved.src[move]), schedule.slots_a_place)
         raise ScheduleError(
-            f"row {row}: rank {place} sends slot {slot} at step {schedule.step[row]}, "
-            "which holds nothing by then",
+            f"{schedule.row_text(row)}: slot {slot} of {schedule.place_name(place)} holds nothing "
+            "by then",
             code="EMPTY_READ",
             place=place,
             step=int(schedule.step[row]),
         )
-    return carried
-
-
-# Chunk of a cell that holds nothing, inside arrays only.
-EMPTY = -1
-
-
-def initial_chunks(schedule: Schedule) -> Ints:
-    """Return the chunk in each cell at the start, EMPTY where there is none, (cells,)."""
-    held = np.full(schedule.n_places * schedule.slots_a_place, EMPTY, np.int64)
-    for place in range(schedule.group_size):
-        slots, chunks = schedule.input_of(place)
-        held[place * schedule.slots_a_place + np.array(slots, np.int64)] = chunks
-    return held
+    return carried.astype(np.int64)
 
 
 def _check_room(bound: BoundSchedule) -> None:
@@ -305,7 +279,7 @@ def _check_room(bound: BoundSchedule) -> None:
     if len(set(bound.chunk_elements.tolist())) <= 1:
         return
     schedule = bound.schedule
-    room = np.full(schedule.n_places * schedule.slots_a_place, np.iinfo(np.int64).max)
+    room = np.full(n_cells(schedule), np.iinfo(np.int64).max)
     for place in range(schedule.group_size):
         for pieces in (bound.input(place), bound.output(place)):
             slots = np.array(pieces.slots, np.int64)
@@ -317,9 +291,10 @@ def _check_room(bound: BoundSchedule) -> None:
         row = int(bound.moves.row[move])
         place, slot = divmod(int(bound.moves.dst[move]), schedule.slots_a_place)
         raise ScheduleError(
-            f"row {row}: chunk {bound.move_chunk[move]} has {needed[move]} elements, but slot "
-            f"{slot} of rank {place} has room for {room[bound.moves.dst[move]]}; use a scratch "
-            f"slot, or a count that divides into {schedule.n_chunks} equal chunks",
+            f"{schedule.row_text(row)}: chunk {bound.move_chunk[move]} has {needed[move]} elements,"
+            f" but slot {slot} of {schedule.place_name(place)} has room for "
+            f"{room[bound.moves.dst[move]]}; use a scratch slot, or a count that divides into "
+            f"{schedule.n_chunks} equal chunks",
             place=place,
             step=int(schedule.step[row]),
         )

@@ -218,17 +218,13 @@ class WaitGraph:
         """Return a cycle in words: which row waits for which."""
         rows = [row for row in map(self.row_of, cycle) if row is not None]
         rows = [row for k, row in enumerate(rows) if row != rows[k - 1]] or rows[:1]
-        names = [f"row {row} ({_row_text(self.schedule, row)})" for row in rows]
+        names = [self.schedule.row_text(row) for row in rows]
         chain = " waits for ".join([*names, names[0]])
         return f"deadlock under policy {self.policy}: {chain}"
 
-    def _where(self, cycle: list[int]) -> dict[str, int]:
-        row = next(row for row in map(self.row_of, cycle) if row is not None)
-        return {"place": int(self.schedule.src[row]), "step": int(self.schedule.step[row])}
-
-
-def _row_text(schedule: Schedule, row: int) -> str:
-    return f"step {schedule.step[row]}, r{schedule.src[row]} -> r{schedule.dst[row]}"
+    def first_row(self, cycle: list[int]) -> int:
+        """Return the first row that a cycle is about."""
+        return next(row for row in map(self.row_of, cycle) if row is not None)
 
 
 def _ranges(starts: Ints, stops: Ints) -> Ints:

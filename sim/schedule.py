@@ -356,6 +356,21 @@ class Schedule:
         slots = self.output[place]
         return slots, self.kind.output_chunks(place, self.group_size, len(slots))
 
+    def place_name(self, place: int) -> str:
+        """Return how a place is called: "rank 2", or a helper's name."""
+        if place < self.group_size:
+            return f"rank {place}"
+        return self.helpers[place - self.group_size]
+
+    def row_text(self, row: int) -> str:
+        """Return a row in short, for messages: "row 5 (step 1, r2 -> r3)"."""
+        src, dst = (
+            f"r{place}" if place < self.group_size else self.place_name(place)
+            for place in (int(self.src[row]), int(self.dst[row]))
+        )
+        arrow = "+>" if self.reduce[row] else "->"
+        return f"row {row} (step {self.step[row]}, {src} {arrow} {dst})"
+
     @property
     def transfers(self) -> list[Transfer]:
         """The rows as Transfers, in program order."""

@@ -1,0 +1,307 @@
+"""Symbolic verification: does a schedule do what its collective must, whatever the timing?
+
+    for finding in verify(schedule):
+        print(finding.code, finding.message)
+    check(schedule)         # raises on the first
+
+Each slot holds a chunk and the set of ranks whose parts are in it. The rows are walked through in an
+order of the dataflow wait graph, so the answer holds for every order that the graph allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ScheduleError
+from .flow import EMPTY, Chunks, inputs, n_cells, outputs, walk_chunks
+from .order import POLICIES, Moves, Policy, Wave, moves, step_ordered, wait_graph, waves
+from .races import Race, races
+from .schedule import Schedule
+
+Bits = npt.NDArray[np.uint64]
+
+# Findings of one code that are told one by one.
+MOST_OF_A_CODE = 50
+_BITS = 64
+
+
+class Code(StrEnum):
+    """What is wrong."""
+
+    DEADLOCK = "DEADLOCK"  # rows wait for each other in a circle
+    RACE = "RACE"  # two accesses of a slot have no order
+    EMPTY_READ = "EMPTY_READ"  # a row sends a slot that holds nothing
+    EMPTY_REDUCE = "EMPTY_REDUCE"  # a rank reduces into a slot that holds nothing
+    MIXED_CHUNKS = "MIXED_CHUNKS"  # a row reduces one chunk into another
+    DOUBLE_CONTRIBUTION = "DOUBLE_CONTRIBUTION"  # a rank's part is added twice
+    POSTCONDITION = "POSTCONDITION"  # an output slot ends without what is due in it
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong with a schedule.
+
+    Attributes:
+        code: Which rule is broken.
+        place: Place (rank or helper) where it shows.
+        step: Step at which it shows; None at the end.
+        row: Row at which it shows; None at the end.
+        message: One line that says what was found and what was expected.
+        harmless: Whether results are right all the same: a double contribution in a schedule that
+            is meant for idempotent ops alone.
+    """
+
+    code: Code
+    place: int | None
+    step: int | None
+    row: int | None
+    message: str
+    harmless: bool = False
+
+
+def check(schedule: Schedule, policy: Policy = "dataflow") -> None:
+    """Raise where a schedule is not valid.
+
+    Raises:
+        ScheduleError: The first finding that is not harmless, with its code, place and step.
+
+    Example:
+        >>> from .library import build
+        >>> check(build("all_reduce", "tree", 5))
+    """
+    for finding in verify(schedule, policy):
+        if not finding.harmless:
+            raise ScheduleError(
+                f"{finding.code}: {finding.message}",
+                code=finding.code,
+                place=finding.place,
+                step=finding.step,
+            )
+
+
+def verify(schedule: Schedule, policy: Policy = "dataflow") -> list[Finding]:
+    """Return what is wrong with a schedule; nothing if it is valid.
+
+    Args:
+        schedule: The schedule.
+        policy: Policy whose wait graph is searched for deadlocks.
+
+    Returns:
+        A deadlock alone, or races, then what is wrong with rows in program order, then outputs.
+
+    Raises:
+        ScheduleError: The policy is unknown.
+
+    Example:
+        >>> from .library import build
+        >>> verify(build("all_reduce", "ring", 4))
+        []
+    """
+    deadlock = _deadlock(schedule, policy)
+    if deadlock is not None:
+        return [deadlock]
+    moved = moves(schedule)
+    order = list(waves(schedule, moved))
+    found = [_race(schedule, race) for race in races(schedule, moved)]
+    chunks = walk_chunks(schedule, moved, order)
+    adds = schedule.reduce[moved.row] & ~_mixes(schedule, moved, chunks)
+    contributions = _contributions(schedule, moved, order, adds)
+    rows = [
+        *_row_findings(schedule, moved, chunks),
+        *_double_findings(schedule, moved, chunks, contributions.twice),
+    ]
+    found += sorted(rows, key=lambda finding: finding.row or 0)
+    return _few([*found, *_output_findings(schedule, chunks, contributions.lacking)])
+
+
+def _few(findings: list[Finding]) -> list[Finding]:
+    """Return the findings, of each code only the first, and a word on how many there are."""
+    kept = []
+    counts: dict[Code, int] = {}
+    for finding in findings:
+        counts[finding.code] = counts.get(finding.code, 0) + 1
+        if counts[finding.code] <= MOST_OF_A_CODE:
+            kept.append(finding)
+    for code, count in counts.items():
+        if count > MOST_OF_A_CODE:
+            more = f"and {count - MOST_OF_A_CODE} more"
+            harmless = all(finding.harmless for finding in findings if finding.code == code)
+            kept.append(Finding(code, None, None, None, more, harmless))
+    return kept
+
+
+def _deadlock(schedule: Schedule, policy: Policy) -> Finding | None:
+    if policy not in POLICIES:
+        raise ScheduleError(f"unknown policy {policy!r}; known: {', '.join(POLICIES)}")
+    if step_ordered(schedule):
+        return None
+    graph = wait_graph(schedule, policy)
+    cycle = graph.cycle()
+    if cycle is None:
+        return None
+    row = graph.first_row(cycle)
+    place, step = int(schedule.src[row]), int(schedule.step[row])
+    return Finding(Code.DEADLOCK, place, step, row, graph.describe(cycle))
+
+
+def _race(schedule: Schedule, race: Race) -> Finding:
+    place, slot = divmod(race.cell, schedule.slots_a_place)
+    first, second = (
+        f"{schedule.row_text(row)} {'writes' if writes else 'reads'} on channel "
+        f"{schedule.channel[row]}"
+        for row, writes in ((race.first, race.first_writes), (race.second, race.second_writes))
+    )
+    step = int(schedule.step[race.second])
+    message = (
+        f"slot {slot} of {schedule.place_name(place)}: {first}, {second}, and nothing orders them; "
+        "use one channel, or `after`"
+    )
+    return Finding(Code.RACE, place, step, race.second, message)
+
+
+class _Contributions(NamedTuple):
+    """What the sets of contributors tell.
+
+    Attributes:
+        twice: Move that adds a part that is there already -> one such rank.
+        lacking: Place of an output in the list of outputs -> ranks whose part is missing.
+    """
+
+    twice: dict[int, int]
+    lacking: dict[int, list[int]]
+
+
+def _contributions(
+    schedule: Schedule, moved: Moves, order: list[Wave], adds: npt.NDArray[np.bool_]
+) -> _Contributions:
+    """Walk through all moves with sets of contributors, 64 ranks at a time.
+
+    Args:
+        schedule: The schedule.
+        moved: Its moves.
+        order: Its waves.
+        adds: Whether a move adds to what is there, (moves,).
+    """
+    found = _Contributions({}, {})
+    keep = np.where(adds, ~np.uint64(0), np.uint64(0))
+    start, end = inputs(schedule), outputs(schedule)
+    # Where nothing is reduced a chunk has one contributor, its origin: one pass shows doubles.
+    ranks = schedule.group_size if schedule.kind.reduces else 1
+    for low in range(0, ranks, _BITS):
+        high = min(low + _BITS, ranks)
+        state = np.zeros(n_cells(schedule), np.uint64)
+        if schedule.kind.reduces:
+            here = (start.place >= low) & (start.place < high)
+            state[start.cell[here]] = np.uint64(1) << (start.place[here] - low).astype(np.uint64)
+        else:
+            state[start.cell] = 1
+        for move, both in _walk(moved, order, keep, state):
+            found.twice.setdefault(move, low + _lowest(both))
+        if schedule.kind.reduces:
+            missing = state[end.cell] ^ np.uint64((1 << (high - low)) - 1)
+            for output in np.flatnonzero(missing).tolist():
+                lacking = found.lacking.setdefault(output, [])
+                lacking += [low + k for k in range(high - low) if int(missing[output]) >> k & 1]
+    return found
+
+
+def _walk(moved: Moves, order: list[Wave], keep: Bits, state: Bits) -> Iterator[tuple[int, int]]:
+    """Make all moves on `state`; yield those that add what is there, and the bits in both."""
+    payload = np.empty(len(moved.row), np.uint64)
+    for reads, writes in order:
+        payload[reads] = state[moved.src[reads]]
+        carried, cells = payload[writes], moved.dst[writes]
+        old = state[cells] & keep[writes]
+        both = old & carried
+        state[cells] = old | carried
+        if both.any():
+            first = writes.start if isinstance(writes, slice) else writes
+            for k in np.flatnonzero(both).tolist():
+                yield (first + k if isinstance(first, int) else int(first[k])), int(both[k])
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def _row_findings(schedule: Schedule, moved: Moves, chunks: Chunks) -> Iterator[Finding]:
+    """Yield what the chunks tell about rows."""
+    reduces = schedule.reduce[moved.row]
+    empty_read = chunks.carried == EMPTY
+    at_rank = schedule.dst[moved.row] < schedule.group_size
+    empty_reduce = reduces & (chunks.before == EMPTY) & at_rank & ~empty_read
+    for move in np.flatnonzero(empty_read).tolist():
+        yield _finding(schedule, moved, move, Code.EMPTY_READ, "sends {src}, which holds nothing")
+    for move in np.flatnonzero(empty_reduce).tolist():
+        yield _finding(
+            schedule, moved, move, Code.EMPTY_REDUCE, "reduces into {dst}, which holds nothing"
+        )
+    for move in np.flatnonzero(_mixes(schedule, moved, chunks)).tolist():
+        words = f"reduces chunk {chunks.carried[move]} into {{dst}}, which holds chunk "
+        yield _finding(schedule, moved, move, Code.MIXED_CHUNKS, f"{words}{chunks.before[move]}")
+
+
+def _mixes(schedule: Schedule, moved: Moves, chunks: Chunks) -> npt.NDArray[np.bool_]:
+    """Return whether each move reduces one chunk into another, (moves,)."""
+    full = (chunks.before != EMPTY) & (chunks.carried != EMPTY)
+    return schedule.reduce[moved.row] & full & (chunks.before != chunks.carried)
+
+
+def _double_findings(
+    schedule: Schedule, moved: Moves, chunks: Chunks, twice: dict[int, int]
+) -> Iterator[Finding]:
+    harmless = schedule.idempotent or schedule.kind.idempotent
+    for move, rank in twice.items():
+        whose = f"rank {rank}'s part of chunk" if schedule.kind.reduces else "chunk"
+        ending = " (harmless for MIN and MAX)" if schedule.kind.reduces else ""
+        words = f"adds {whose} {chunks.carried[move]} to {{dst}}, which has it already{ending}"
+        finding = _finding(schedule, moved, move, Code.DOUBLE_CONTRIBUTION, words)
+        yield replace(finding, harmless=harmless)
+
+
+def _finding(schedule: Schedule, moved: Moves, move: int, code: Code, words: str) -> Finding:
+    """Return a finding at a move; `{src}` and `{dst}` in the words become its slots."""
+    row = int(moved.row[move])
+    slots = {}
+    for end, cell in (("src", moved.src[move]), ("dst", moved.dst[move])):
+        place, slot = divmod(int(cell), schedule.slots_a_place)
+        slots[end] = f"slot {slot} of {schedule.place_name(place)}"
+    place = int((schedule.src if code is Code.EMPTY_READ else schedule.dst)[row])
+    message = f"{schedule.row_text(row)} {words.format(**slots)}"
+    return Finding(code, place, int(schedule.step[row]), row, message)
+
+
+def _output_findings(
+    schedule: Schedule, chunks: Chunks, lacking: dict[int, list[int]]
+) -> Iterator[Finding]:
+    end = outputs(schedule)
+    wrong = chunks.final[end.cell] != end.chunk
+    suspects = set(np.flatnonzero(wrong).tolist()) | set(lacking)
+    sizes = schedule.chunk_elements
+    for output in sorted(suspects):
+        chunk, place = int(end.chunk[output]), int(end.place[output])
+        if sizes is not None and sizes[chunk] == 0:
+            continue  # nothing is due
+        slot = int(end.cell[output]) % schedule.slots_a_place
+        held = int(chunks.final[end.cell[output]])
+        if held == EMPTY:
+            words = "holds nothing at the end"
+        elif held != chunk:
+            words = f"holds chunk {held} at the end"
+        else:
+            words = f"lacks the part of {_ranks_text(lacking[output])} at the end"
+        message = f"slot {slot} of rank {place}, where chunk {chunk} is due, {words}"
+        yield Finding(Code.POSTCONDITION, place, None, None, message)
+
+
+def _ranks_text(ranks: list[int]) -> str:
+    """Return some ranks in words, the first few by number."""
+    shown = ", ".join(str(rank) for rank in ranks[:4])
+    more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
+    return f"rank{'s' * (len(ranks) > 1)} {shown}{more}"
