@@ -146,6 +146,10 @@ class Trace:
                 row = int(np.flatnonzero(bad)[0])
                 raise ValueError(f"row {row}: {name} is {column[row]}, expected 0 to {limit - 1}")
 
+        owner = self.states["event"]
+        if not owner.valid.all() or (np.diff(owner.values) < 0).any():
+            raise ValueError("states lie in another order than their events, or without one")
+
     def __len__(self) -> int:
         return len(self.events)
 

@@ -12,13 +12,14 @@ from .columns import Column, Mask, Rows, Table
 from .schema import DTYPES, SCHEMA_VERSION, Kind, Provenance, Role, Status, When
 from .trace import Meta, Trace
 
-_WORDS: tuple[tuple[str, str, type[StrEnum]], ...] = (
-    ("events", "kind", Kind),
-    ("events", "provenance", Provenance),
-    ("events", "status", Status),
-    ("states", "when", When),
-    ("states", "role", Role),
-)
+# Columns whose cells are words of a fixed list.
+WORDS: dict[str, type[StrEnum]] = {
+    "kind": Kind,
+    "provenance": Provenance,
+    "status": Status,
+    "when": When,
+    "role": Role,
+}
 
 
 def check_version(found: object, file: str, line: int | None = None) -> None:
@@ -65,7 +66,8 @@ def checked_trace(
         line = None if first_line is None else first_line + int(event)
         return TraceFormatError(message, file=file, line=line, field=f"$.{table}[{row}].{name}")
 
-    for table, name, words in _WORDS:
+    for name, words in WORDS.items():
+        table = "events" if name in events.columns else "states"
         column = (events if table == "events" else states)[name]
         for text in column.texts:
             if text not in set(words) and (rows := np.flatnonzero(column.where(text))).size:
