@@ -71,8 +71,9 @@ def outputs(schedule: Schedule) -> Held:
 
 
 def _held(schedule: Schedule, lists: list[tuple[tuple[int, ...], Ints]]) -> Held:
-    arrays: dict[int, Ints] = {}  # the ranks mostly share one list
-    slots = [arrays.setdefault(id(one), np.array(one, np.int64)) for one, _ in lists]
+    shared = {id(one): one for one, _ in lists}  # most ranks have the same list
+    arrays = {key: np.array(one, np.int64) for key, one in shared.items()}
+    slots = [arrays[id(one)] for one, _ in lists]
     place = np.repeat(np.arange(len(lists)), [len(one) for one in slots])
     cell = place * schedule.slots_a_place + np.concatenate(slots)
     return Held(cell, np.concatenate([chunks for _, chunks in lists]), place)

@@ -16,8 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from ..errors import ScheduleError
-from .algorithms import ALGORITHMS, Algorithm
+from .algorithms import ALGORITHMS, Algorithm, Phase, phases_of_rows
 from .collectives import collective as collective_named
 from .schedule import Schedule
 from .text import parse
@@ -134,6 +136,41 @@ def resolve(
             words = name.replace("_", " ")
             raise ScheduleError(f"{algorithm}: {words} is {found}, expected {wanted}")
     return schedule
+
+
+def phases(schedule: Schedule) -> list[Phase]:
+    """Return what the steps of a schedule do, for a picture of it.
+
+    An algorithm known by name tells; for others, and for a plan that only bears a known name, the
+    rows do.
+
+    Returns:
+        Phases that follow each other from step 0 to the last; none without steps.
+
+    Example:
+        >>> [phase.name for phase in phases(build("all_reduce", "ring", 4))]
+        ['reduce-scatter', 'all-gather']
+    """
+    entry = ALGORITHMS.get((schedule.collective, schedule.algorithm))
+    if schedule.n_steps == 0:
+        return []
+    if entry is not None and entry.phases is not None:
+        told = entry.phases(schedule)
+        if _match(told, schedule):
+            return told
+    return phases_of_rows(schedule)
+
+
+def _match(told: list[Phase], schedule: Schedule) -> bool:
+    """Return whether phases cover the steps, each with rows that all reduce or all copy."""
+    if sum(phase.n_steps for phase in told) != schedule.n_steps:
+        return False
+    for phase in told:
+        low, high = phase.first_step, phase.first_step + phase.n_steps
+        reduce = schedule.reduce[slice(*np.searchsorted(schedule.step, [low, high]))]
+        if reduce.any() and not reduce.all():
+            return False
+    return True
 
 
 def _is_function(spec: str) -> bool:

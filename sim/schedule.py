@@ -54,8 +54,10 @@ class Slots:
         return self.lists[0 if len(self.lists) == 1 else place]
 
     @staticmethod
-    def of(slots: Iterable[int] | Sequence[Iterable[int]], group_size: int) -> Slots:
+    def of(slots: SlotLists, group_size: int) -> Slots:
         """Return Slots from one list of slots, or from one list a rank; equal lists become one."""
+        if isinstance(slots, Slots):
+            return slots
         items: list[Any] = list(slots)
         if not items or isinstance(items[0], int | np.integer):
             return Slots((tuple(int(slot) for slot in items),))
@@ -63,6 +65,9 @@ class Slots:
         if len(lists) != group_size:
             raise ScheduleError(f"{len(lists)} lists of slots for {group_size} ranks")
         return Slots(lists[:1] if len(set(lists)) == 1 else lists)
+
+
+SlotLists = Slots | Iterable[int] | Sequence[Iterable[int]]
 
 
 class Messages(NamedTuple):
@@ -147,9 +152,9 @@ class Schedule:
         group_size: int,
         rows: Iterable[Transfer] | Sequence[npt.ArrayLike],
         *,
-        input: Iterable[int] | Sequence[Iterable[int]],
-        output: Iterable[int] | Sequence[Iterable[int]],
-        scratch: Iterable[int] | Sequence[Iterable[int]] = (),
+        input: SlotLists,
+        output: SlotLists,
+        scratch: SlotLists = (),
         root: int | None = None,
         window: int = 1,
         helpers: Sequence[str] = (),

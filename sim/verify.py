@@ -4,8 +4,8 @@
         print(finding.code, finding.message)
     check(schedule)         # raises on the first
 
-Each slot holds a chunk and the set of ranks whose parts are in it. The rows are walked through in an
-order of the dataflow wait graph, so the answer holds for every order that the graph allows.
+Each slot holds a chunk and the set of ranks whose parts are in it. The rows are walked through in
+an order of the dataflow wait graph, so the answer holds for every order that the graph allows.
 """
 
 from __future__ import annotations

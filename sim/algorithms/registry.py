@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..schedule import Schedule
 
 
@@ -34,6 +36,37 @@ class Phase(NamedTuple):
     def sentence_at(self, step: int) -> str:
         """Return the sentence to show at a step."""
         return self.opening if self.opening and step == self.first_step else self.sentence
+
+
+_REDUCES = "Each rank that receives adds what arrives to its own."
+_COPIES = "Each rank that receives keeps what arrives."
+_BOTH = "Some ranks add what arrives to their own, others keep it as it is."
+# Name and sentence of steps, by what their rows do: whether any reduces, whether any copies.
+_BY_ROWS = {
+    (True, False): ("reduce", _REDUCES),
+    (False, True): ("copy", _COPIES),
+    (True, True): ("reduce and copy", _BOTH),
+}
+
+
+def phases_of_rows(schedule: Schedule) -> list[Phase]:
+    """Return the phases that the rows tell: runs of steps that reduce, copy, or do both.
+
+    Steps without rows belong to the phase before them.
+    """
+    reduces = np.zeros(schedule.n_steps, np.bool_)
+    copies = np.zeros(schedule.n_steps, np.bool_)
+    reduces[schedule.step[schedule.reduce]] = True
+    copies[schedule.step[~schedule.reduce]] = True
+    phases: list[Phase] = []
+    for step, does in enumerate(zip(reduces.tolist(), copies.tolist(), strict=True)):
+        last = (phases[-1].name, phases[-1].sentence) if phases else ("wait", "Nothing moves yet.")
+        name, sentence = _BY_ROWS.get(does, last)
+        if phases and phases[-1].name == name:
+            phases[-1] = phases[-1]._replace(n_steps=step + 1 - phases[-1].first_step)
+        else:
+            phases.append(Phase(name, step, 1, sentence))
+    return phases
 
 
 class Sizes(NamedTuple):
