@@ -127,6 +127,14 @@ class Replay:
         return _rounded(self.written_ns)
 
     @cached_property
+    def t_writing_ns(self) -> Ints:
+        """When copying or reducing each row begins, (rows,): later than arrived where it was held.
+
+        The slot was in use until then.
+        """
+        return _rounded(self.written_ns - self._work.write_ns)
+
+    @cached_property
     def exact_duration_ns(self) -> float:
         """The duration before it is rounded."""
         return float(self.written_ns.max(initial=max(self.parameters.delay_ns.values(), default=0)))
