@@ -22,13 +22,17 @@ from ..errors import ScheduleError
 from ..traces.columns import Column
 from ..traces.schema import Kind, Provenance, Role, Type, When
 from ..traces.trace import Trace
-from .flow import Flow, flow
+from .flow import Flow, Which, flow
 from .schedule import Schedule, Transfer
 from .text import parse
 
 NOTE = "contributors derived from the recorded rows"
 _DERIVED = (Provenance.EXECUTED, Provenance.WIRE)
 _PARTS = (Kind.SEND, Kind.RECV, Kind.REDUCE, Kind.COPY)
+_COLUMNS = (
+    *("kind", "provenance", "attempt", "group", "coll_seq", "schedule"),
+    *("channel", "place", "peer_group_rank", "message", "part"),
+)
 
 
 class _Key(NamedTuple):
@@ -103,9 +107,7 @@ def _states_by_event(trace: Trace, cells: list[list[int] | None]) -> dict[int, l
 
 def _calls(trace: Trace) -> dict[tuple[Any, ...], _Call]:
     """Return the event rows of each call that was executed or seen on the wire."""
-    names = ("kind", "provenance", "attempt", "group", "coll_seq", "schedule", "channel", "place")
-    names += ("peer_group_rank", "message", "part")
-    get = {name: trace.events[name].to_list() for name in names}
+    get = {name: trace.events[name].to_list() for name in _COLUMNS}
     calls: dict[tuple[Any, ...], _Call] = defaultdict(_Call)
     for row, provenance in enumerate(get["provenance"]):
         if provenance not in _DERIVED or get["coll_seq"][row] is None:
@@ -214,7 +216,7 @@ def _told(
                 if role[state] == Role.PAYLOAD:
                     yield state, whose.contributors("payload", row)
                 elif role[state] == Role.SLOT:
-                    moment = "before" if when[state] == When.BEFORE else "after"
+                    moment: Which = "before" if when[state] == When.BEFORE else "after"
                     yield state, whose.contributors(moment, row)
     for event in call.collectives:
         place = trace.events["place"][event]

@@ -25,6 +25,7 @@ EMPTY = -1
 # Rows times ranks above which `flow` refuses: three arrays of as many counts of two bytes.
 LARGEST_FLOW = 30_000_000
 
+_Ints32 = npt.NDArray[np.int32]
 Counts = npt.NDArray[np.uint16]
 Masks = npt.NDArray[Any]
 Which = Literal["payload", "before", "after"]
@@ -54,10 +55,10 @@ class Chunks(NamedTuple):
         final: Chunk in each cell at the end, (cells,).
     """
 
-    carried: Ints
-    before: Ints
-    after: Ints
-    final: Ints
+    carried: _Ints32
+    before: _Ints32
+    after: _Ints32
+    final: _Ints32
 
 
 def inputs(schedule: Schedule) -> Held:
@@ -192,7 +193,8 @@ def _masks(counts: Counts) -> Masks:
     n = counts.shape[1]
     if n <= 64:
         bits = np.uint64(1) << np.arange(n, dtype=np.uint64)
-        return np.where(counts > 0, bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
+        masks: Masks = np.where(counts > 0, bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
+        return masks
     packed = np.packbits(counts > 0, axis=1, bitorder="little")
     masks = np.empty(len(counts), object)
     masks[:] = [int.from_bytes(row.tobytes(), "little") for row in packed]

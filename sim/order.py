@@ -164,7 +164,9 @@ class WaitGraph:
         level, left = self._levels()
         if left.any():
             cycle = self._cycle_among(left)
-            raise ScheduleError(self.describe(cycle), code="DEADLOCK", **self._where(cycle))
+            row = self.first_row(cycle)
+            place, step = int(self.schedule.src[row]), int(self.schedule.step[row])
+            raise ScheduleError(self.describe(cycle), code="DEADLOCK", place=place, step=step)
         return level
 
     def cycle(self) -> list[int] | None:
@@ -231,7 +233,8 @@ def _ranges(starts: Ints, stops: Ints) -> Ints:
     """Return the numbers of all the ranges, one range after the other."""
     lengths = stops - starts
     before = np.cumsum(lengths) - lengths
-    return np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    shift: Ints = np.repeat(starts - before, lengths)
+    return np.arange(len(shift)) + shift
 
 
 def wait_graph(schedule: Schedule, policy: Policy = "dataflow") -> WaitGraph:

@@ -24,6 +24,7 @@ from .order import POLICIES, Moves, Policy, Wave, moves, step_ordered, wait_grap
 from .races import Race, races
 from .schedule import Schedule
 
+Flags = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]
 
 # Findings of one code that are told one by one.
@@ -178,7 +179,7 @@ class _Contributions(NamedTuple):
 
 
 def _contributions(
-    schedule: Schedule, moved: Moves, order: list[Wave], adds: npt.NDArray[np.bool_]
+    schedule: Schedule, moved: Moves, order: list[Wave], adds: Flags
 ) -> _Contributions:
     """Walk through all moves with sets of contributors, 64 ranks at a time.
 
@@ -247,10 +248,11 @@ def _row_findings(schedule: Schedule, moved: Moves, chunks: Chunks) -> Iterator[
         yield _finding(schedule, moved, move, Code.MIXED_CHUNKS, f"{words}{chunks.before[move]}")
 
 
-def _mixes(schedule: Schedule, moved: Moves, chunks: Chunks) -> npt.NDArray[np.bool_]:
+def _mixes(schedule: Schedule, moved: Moves, chunks: Chunks) -> Flags:
     """Return whether each move reduces one chunk into another, (moves,)."""
     full = (chunks.before != EMPTY) & (chunks.carried != EMPTY)
-    return schedule.reduce[moved.row] & full & (chunks.before != chunks.carried)
+    mixes: Flags = schedule.reduce[moved.row] & full & (chunks.before != chunks.carried)
+    return mixes
 
 
 def _double_findings(

@@ -6,12 +6,16 @@ NCCL is the default.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import ScheduleError
 from ..schedule import Ints, Schedule
 from .registry import Phase, algorithm
 
+Column = npt.NDArray[Any]
 _GLOO_SEGMENT_BYTES = 1 << 20
 
 
@@ -54,7 +58,7 @@ def _all_gather_phases(schedule: Schedule) -> list[Phase]:
     ]
 
 
-def _around(group_size: int, steps: Ints, first_chunk: int) -> list[Ints]:
+def _around(group_size: int, steps: Column, first_chunk: int) -> list[Column]:
     """Return step, src, dst, slot: rank r sends chunk r + first_chunk - s to r + 1 at steps[s]."""
     rank = np.arange(group_size, dtype=np.int32)
     turn = np.arange(len(steps), dtype=np.int32)[:, None]
@@ -77,7 +81,7 @@ def _all_reduce(group_size: int, name: str, first_reduced: int, first_gathered: 
         "all_reduce",
         name,
         group_size,
-        [step, 0, src, dst, slot, slot, 1, reduce],
+        (step, 0, src, dst, slot, slot, 1, reduce),
         input=range(group_size),
         output=range(group_size),
     )
@@ -150,7 +154,7 @@ def all_reduce_ring_gloo(
         % n_segments
     )
     shape = slot.shape
-    columns: list[Ints] = [
+    columns: list[Column] = [
         np.broadcast_to(column, shape).reshape(-1)
         for column in (turn, rank, (rank - 1) % group_size, slot, turn < half)
     ]
@@ -164,7 +168,7 @@ def all_reduce_ring_gloo(
         "all_reduce",
         "ring_gloo",
         group_size,
-        [step, 0, src, dst, slots, slots, 1, reduce],
+        (step, 0, src, dst, slots, slots, 1, reduce),
         input=range(n_segments),
         output=range(n_segments),
         window=2,
@@ -232,7 +236,7 @@ def reduce_scatter_ring(group_size: int) -> Schedule:
         "reduce_scatter",
         "ring",
         group_size,
-        [step, 0, src, dst, slot, slot, 1, True],
+        (step, 0, src, dst, slot, slot, 1, True),
         input=range(group_size),
         output=[[rank] for rank in range(group_size)],
     )
@@ -262,7 +266,7 @@ def all_gather_ring(group_size: int) -> Schedule:
         "all_gather",
         "ring",
         group_size,
-        [step, 0, src, dst, slot, slot, 1, False],
+        (step, 0, src, dst, slot, slot, 1, False),
         input=[[rank] for rank in range(group_size)],
         output=range(group_size),
     )
