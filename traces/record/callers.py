@@ -90,8 +90,8 @@ class Sites:
             with self._lock:
                 found = Caller(self._count, api)
                 self._count += 1
-                self._writer.write_json({"r": "site", "n": found.site, **describe(frame)})
-                self._callers[key] = found
+                if self._writer.write_json({"r": "site", "n": found.site, **describe(frame)}):
+                    self._callers[key] = found
         return found
 
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,6 +29,26 @@ from .callers import Sites
 from .folder import claim, host_name
 from .states import States
 from .writer import Writer, clean, dump
+
+
+# Calls remembered at once; the oldest may be written again.
+REMEMBERED = 65536
+
+
+class GroupInfo(NamedTuple):
+    """A process group as events name it.
+
+    Attributes:
+        number: Number of the group in this file.
+        ranks: Its global ranks, in group order.
+        rank: This process's global rank, None where it is no member.
+        group_rank: This process's rank in the group.
+    """
+
+    number: int
+    ranks: tuple[int, ...]
+    rank: int | None
+    group_rank: int
 
 
 class Recorder:
@@ -48,23 +68,27 @@ class Recorder:
         self, folder: str | os.PathLike[str], *, state: str = "full", run: str | None = None
     ) -> None:
         self.folder = Path(folder)
+        self.state_policy = state
         self.writer = Writer(self.folder, self._header)
-        self.states = States(state, self.writer)
+        self._start()
         self.run = claim(self.folder, run)
-        self._local = threading.local()
-        self.restart()
+
+    def _start(self) -> None:
+        self.states = States(self.state_policy, self.writer)
+        self.sites = Sites(self.writer)
+        self.groups: dict[Any, GroupInfo] = {}
+        self.calls: dict[Any, int] = {}
+        self.numbers = itertools.count()
+        self.local = threading.local()
+        self._lock = threading.RLock()
+        self._defined = itertools.count()
+        self._schedules: dict[str, int] = {}
+        self._group_count = itertools.count()
 
     def restart(self) -> None:
         """Begin a new file: called in a forked child, which must leave its parent's alone."""
         self.writer.forget()
-        self.states.restart()
-        self.sites = Sites(self.writer)
-        self._lock = threading.RLock()
-        self._next = itertools.count()
-        self._calls: dict[Any, int] = {}
-        self._schedules: dict[str, int] = {}
-        self._groups: dict[Any, int] = {}
-        self._group_count = itertools.count()
+        self._start()
 
     def begin(
         self,
@@ -85,7 +109,7 @@ class Recorder:
             columns: Cells for other columns of `schema.EVENTS` that are known by now.
         """
         call = self.call(kind, columns)
-        seq = next(self._next)
+        seq = next(self.numbers)
         issued = time.monotonic_ns() if t_issue_ns is None else t_issue_ns
         self.writer.write(
             b'{"r":"begin","seq":%d,"call":%d,"t":%d%b}\n'
@@ -137,7 +161,7 @@ class Recorder:
     ) -> int:
         """Write an event that is over, begin and end in one record, and return its seq."""
         call = self.call(kind, columns)
-        seq = next(self._next)
+        seq = next(self.numbers)
         more = _inside(parent, batch)
         for name, value in (("issue", t_issue_ns), ("start", t_start_ns), ("end", t_end_ns)):
             if value is not None:
@@ -188,69 +212,71 @@ class Recorder:
         """
         if group is None:
             group = torch.distributed.distributed_c10d._get_default_group()
-        found = self._groups.get(group)
-        if found is None:
-            with self._lock:
-                found = self._groups.get(group)
-                if found is None:
-                    found = self.announce_group(ranks_of(group))
-                    self.adopt_group(found, group)
-        return found
+        return (self.groups.get(group) or self.learn_group(group)).number
+
+    def learn_group(self, group: Any, number: int | None = None) -> GroupInfo:
+        """Write what is known of a process group that is there, and remember it.
+
+        Args:
+            group: The process group.
+            number: Its number, where `announce_group` gave it one.
+        """
+        with self._lock:
+            if number is None and group in self.groups:
+                return self.groups[group]
+            ranks = ranks_of(group)
+            place = group.rank()
+            found = GroupInfo(
+                next(self._group_count) if number is None else number,
+                tuple(ranks),
+                ranks[place] if 0 <= place < len(ranks) else None,
+                place,
+            )
+            record = {"r": "group", "n": found.number, "ranks": ranks, **_labels(group)}
+            self.writer.write_json(record)
+            self.groups[group] = found
+            return found
 
     def announce_group(self, ranks: list[int] | None) -> int:
         """Write that a group of these global ranks is being made, and return its number."""
-        found = next(self._group_count)
-        self.writer.write_json({"r": "group", "n": found, "ranks": ranks})
-        return found
-
-    def adopt_group(self, number: int, group: Any) -> None:
-        """Write what is known of an announced group now that it is there."""
-        record = {"r": "group", "n": number, "ranks": ranks_of(group), **_labels(group)}
-        self.writer.write_json(record)
-        self._groups[group] = number
+        with self._lock:
+            found = next(self._group_count)
+            self.writer.write_json({"r": "group", "n": found, "ranks": ranks})
+            return found
 
     def call(self, kind: str, columns: dict[str, Any]) -> int:
         """Write what stays the same between events once, and return its number."""
-        key = (kind, threading.get_ident(), *columns.items())
+        key: Any = (kind, threading.get_ident(), *columns.items())
         try:
-            found = self._calls.get(key)
+            found = self.calls.get(key)
         except TypeError:  # a list among the cells
-            columns = {
-                name: tuple(cell) if isinstance(cell, list) else cell
-                for name, cell in columns.items()
-            }
-            return self.call(kind, columns)
-        if found is not None:
-            return found
-        cells = {name: cell for name, cell in columns.items() if cell is not None}
-        cells.setdefault("provenance", "executed")
-        cells.setdefault("thread", clean(threading.current_thread().name))
-        return self.define_call(key, {"kind": kind, **cells})
+            key = (kind, threading.get_ident(), repr(columns))
+            found = self.calls.get(key)
+        if found is None:
+            found = self.define_call(key, {"kind": kind, "provenance": "executed", **columns})
+        return found
 
     def define_call(self, key: Any, cells: dict[str, Any]) -> int:
-        """Write a call record and remember its number under a key."""
+        """Write a call record, remember its number under a key, and return it."""
         with self._lock:
-            if len(self._calls) >= 65536:
-                self._calls.clear()
-            self._defined = getattr(self, "_defined", -1) + 1
-            self.writer.write_json({"r": "call", "n": self._defined, **cells})
-            self._calls[key] = self._defined
-            return self._defined
+            if len(self.calls) >= REMEMBERED:
+                self.calls.clear()
+            number = next(self._defined)
+            known = {name: cell for name, cell in cells.items() if cell is not None}
+            record = {"r": "call", "n": number, "thread": thread_name(), **known}
+            if self.writer.write_json(record):
+                self.calls[key] = number
+            return number
 
     @contextmanager
     def silent(self) -> Iterator[None]:
         """Keep the hooks of this thread from recording what is called inside."""
-        before = getattr(self._local, "is_silent", False)
-        self._local.is_silent = True
+        before = getattr(self.local, "is_silent", False)
+        self.local.is_silent = True
         try:
             yield
         finally:
-            self._local.is_silent = before
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether the hooks of this thread keep still."""
-        return getattr(self._local, "is_silent", False)
+            self.local.is_silent = before
 
     def note(self, text: str) -> None:
         """Write something that a reader of the trace should know."""
@@ -273,6 +299,12 @@ class Recorder:
             "monotonic_ns": time.monotonic_ns(),
             "wall_ns": time.time_ns(),
         }
+
+
+def thread_name() -> str:
+    """Return this thread's name; one that Python did not start gets no name from us."""
+    thread = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]
+    return clean(thread.name) if thread is not None else "not a Python thread"
 
 
 def versions() -> dict[str, str]:

@@ -15,6 +15,7 @@ import math
 import threading
 import zlib
 from binascii import b2a_base64
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -68,6 +69,13 @@ class States:
             return b'%d,"%b"' % (number_, b2a_base64(data, newline=False))
         return b"%d,%b" % (number_, self._value(tensor, key[0], size))
 
+    def list(self, when: bytes, role: bytes, tensors: Sequence[torch.Tensor]) -> bytes:
+        """Return the states of a call's tensors, separated by commas, as a record has them."""
+        return b",".join(
+            b'["%b","%b",%d,%b]' % (when, role, index, self.fragment(tensor))
+            for index, tensor in enumerate(tensors)
+        )
+
     def _describe(self, key: Any, tensor: torch.Tensor) -> tuple[int, int]:
         with self._lock:
             if key is not None and key in self._known:
@@ -76,8 +84,8 @@ class States:
                 self._known.clear()
             found = (self._described, self._kept_whole(tensor))
             self._described += 1
-            self._writer.write(dump({"r": "tensor", "n": found[0], **self._description(tensor)}))
-            if key is not None:
+            record = {"r": "tensor", "n": found[0], **self._description(tensor)}
+            if self._writer.write_json(record) and key is not None:
                 self._known[key] = found
             return found
 

@@ -47,21 +47,22 @@ class Writer:
         """Name of the file without its suffix; empty until the first record."""
         return self._stem
 
-    def write(self, record: bytes) -> None:
-        """Append one record, a line that ends in a newline."""
+    def write(self, record: bytes) -> bool:
+        """Append one record, a line that ends in a newline; return whether it is written whole."""
         if self._fd is None or self._is_torn or self._dropped:
-            self._write_carefully(record)
-            return
+            return self._write_carefully(record)
         try:
-            if os.write(self._fd, record) != len(record):
-                self._is_torn = True
-                self._drop(None)
+            if os.write(self._fd, record) == len(record):
+                return True
+            self._is_torn = True
+            self._drop(None)
         except OSError as error:
             self._drop(error)
+        return False
 
-    def write_json(self, record: dict[str, Any]) -> None:
-        """Append one record given as a dict."""
-        self.write(dump(record))
+    def write_json(self, record: dict[str, Any]) -> bool:
+        """Append one record given as a dict; return whether it is written whole."""
+        return self.write(dump(record))
 
     def store(self, data: bytes | memoryview) -> int | None:
         """Append tensor bytes to the `.tensors` file and return where they begin; None if lost."""
@@ -105,28 +106,29 @@ class Writer:
 
     def _open(self) -> None:
         self._fd, self._stem = open_exclusively(self.folder, f"{host_name()}-{os.getpid()}")
-        os.write(self._fd, dump({"r": "header", **self._header()}))
+        header = dump({"r": "header", **self._header()})
+        self._is_torn = os.write(self._fd, header) != len(header)
 
-    def _write_carefully(self, record: bytes) -> None:
+    def _write_carefully(self, record: bytes) -> bool:
         with self._lock:
             if self._is_closed:
-                return
+                return False
             try:
                 if self._fd is None:
                     self._open()
                 assert self._fd is not None
                 if self._dropped:
-                    lost = dump({"r": "dropped", "records": self._dropped})
-                    record = lost + record
+                    record = dump({"r": "dropped", "records": self._dropped}) + record
                 if self._is_torn:
                     record = b"\n" + record
                 if os.write(self._fd, record) == len(record):
                     self._is_torn, self._dropped = False, 0
-                else:
-                    self._is_torn = True
-                    self._dropped += 1
+                    return True
+                self._is_torn = True
+                self._drop(None)
             except OSError as error:
                 self._drop(error)
+            return False
 
     def _drop(self, error: OSError | None) -> None:
         self._dropped += 1

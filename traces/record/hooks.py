@@ -1,0 +1,239 @@
+"""Records c10d operations at the dispatcher, below every way to call them.
+
+Each c10d operation gets a Python kernel at the dispatch key BackendSelect, which is in every key
+set: eager, autograd threads, inference mode, compiled code. The kernel writes the begin, passes the
+call on and writes the end, or leaves that to `works`.
+
+Whatever goes wrong in here becomes one warning; the program goes on as if nothing were recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from threading import main_thread
+from types import FrameType
+from typing import Any
+
+import torch
+
+from .callers import Caller
+from .ops import REDUCE_OPS, Plan, flat, plans, size_bytes, splits_of
+from .recorder import Recorder, thread_name
+from .works import Open, Works
+from .writer import warn_once
+
+_PYTHON_CALLS = torch.distributed.distributed_c10d.__file__
+_AUTOGRAD = "/torch/autograd/"
+# Public functions that wait before they return.
+_WAITING = frozenset({"send", "recv"})
+
+
+class Hooks:
+    """The dispatcher kernels of this process.
+
+    Args:
+        active: Recorders, the last of which records; empty for none.
+    """
+
+    def __init__(self, active: list[Recorder]) -> None:
+        self.active = active
+        self.works = Works(report)
+        self._library: Any = None
+        c10d = torch._C._distributed_c10d
+        self._unbox_group = c10d.ProcessGroup.unbox
+        self._unbox_work = c10d.Work.unbox
+        self._key = torch._C.DispatchKey.BackendSelect
+
+    def install(self) -> None:
+        """Put the kernels in place and replace `Work.wait`."""
+        below = torch._C._dispatch_keyset_full_after(self._key)
+        self._library = torch.library.Library("c10d", "IMPL")
+        for name, (plan, overload) in plans().items():
+            kernel = self._kernel(plan, overload, below)
+            self._library.impl(name, kernel, "BackendSelect", with_keyset=True)
+        self.works.patch()
+
+    def remove(self) -> None:
+        """Take the kernels out again."""
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+        self.works.unpatch()
+
+    def _kernel(self, plan: Plan, overload: Any, below: Any) -> Callable[..., Any]:
+        redispatch = overload._handle.redispatch_boxed
+        active, begin, finish = self.active, self._begin, self._finish
+
+        def kernel(keyset: Any, *args: Any) -> Any:
+            recorder = active[-1] if active else None
+            if recorder is None or getattr(recorder.local, "is_silent", False):
+                return redispatch(keyset & below, *args)
+            try:
+                frame = sys._getframe().f_back
+                event = begin(recorder, plan, args, frame)
+            except Exception as error:
+                report(error)
+                return redispatch(keyset & below, *args)
+            try:
+                result = redispatch(keyset & below, *args)
+            except BaseException as failure:
+                fail(event, failure)
+                raise
+            try:
+                return finish(event, plan, result, frame)
+            except Exception as error:
+                report(error)
+                return result
+
+        return kernel
+
+    def _begin(
+        self, recorder: Recorder, plan: Plan, args: tuple[Any, ...], frame: FrameType | None
+    ) -> Open:
+        """Write that an operation begins."""
+        issued = time.monotonic_ns()
+        group = self._unbox_group(args[plan.group])
+        info = recorder.groups.get(group) or recorder.learn_group(group)
+        caller = recorder.sites.find(frame or sys._current_frames().get(main_thread().ident or 0))
+        if plan.is_simple:
+            tensors = args[0]
+            inputs = tensors if plan.inputs else ()
+            outputs = tensors if plan.outputs else ()
+        else:
+            inputs = [tensor for at in plan.inputs for tensor in flat(args[at])]
+            outputs = [tensor for at in plan.outputs for tensor in flat(args[at])]
+            tensors = inputs + outputs
+        reduce_op = None if plan.reduce_op is None else _reduce_op(frame, args[plan.reduce_op])
+        numbers = tuple(
+            args[at] if type(args[at]) is not list else tuple(args[at])
+            for at in plan.places
+            if at < len(args)
+        )
+        shapes = [(tensor.dtype, tensor.nbytes) for tensor in tensors]
+        key = (plan.name, info.number, caller, reduce_op, numbers, thread_name(), *shapes)
+        found = recorder.calls.get(key)
+        if found is None:
+            cells = _cells(plan, args, info, caller, reduce_op, inputs, outputs)
+            found = recorder.define_call(key, cells)
+        batch = _batch(recorder, caller, frame) if caller.api == "batch_isend_irecv" else None
+        states = recorder.states.list(b"before", plan.role[0], inputs) if inputs else b""
+        seq = next(recorder.numbers)
+        inside = b""
+        if batch is not None:
+            recorder.local.batch = seq if batch < 0 else batch
+            inside = b',"batch":%d' % recorder.local.batch
+        recorder.writer.write(
+            b'{"r":"begin","seq":%d,"call":%d,"t":%d%b,"s":[%b]}\n'
+            % (seq, found, issued, inside, states)
+        )
+        return Open(recorder, seq, outputs, plan.role[1], _is_async(plan, args, caller))
+
+    def _finish(self, event: Open, plan: Plan, result: Any, frame: FrameType | None) -> Any:
+        """Arrange for the end to be written, and return what the caller gets."""
+        if plan.work is None:
+            event.end()
+            return result
+        boxed = result if plan.work < 0 else result[plan.work]
+        if boxed is None:  # inside a coalesced batch: the batch has the Work
+            return result
+        event.work = self._unbox_work(boxed)
+        file = "" if frame is None else frame.f_code.co_filename
+        if file == _PYTHON_CALLS and not event.is_async:
+            self.works.keep(event)
+            return result
+        if frame is None or _AUTOGRAD in file:
+            chained = self.works.chain(event)
+            if chained is not None:
+                if plan.work < 0:
+                    return chained
+                return (*result[: plan.work], chained, *result[plan.work + 1 :])
+        self.works.watch(event)
+        self.works.keep(event)
+        return result
+
+
+def fail(event: Open, failure: BaseException) -> None:
+    """Write that an operation raised."""
+    try:
+        event.end(failure)
+    except Exception as error:
+        report(error)
+
+
+def report(error: BaseException) -> None:
+    """Turn a bug of the recorder into one warning."""
+    warn_once(
+        f"chunkscope: the recorder failed and left out a call ({type(error).__name__}: {error}); "
+        "the program goes on"
+    )
+
+
+def _is_async(plan: Plan, args: tuple[Any, ...], caller: Caller) -> bool:
+    if plan.work is None:
+        return False
+    if plan.kind != "collective":
+        return caller.api not in _WAITING
+    given = plan.number("async_op", args)
+    return bool(plan.number("asyncOp", args) if given is None else given)
+
+
+def _reduce_op(frame: FrameType | None, boxed: Any) -> str:
+    """Return the name of a reduce op.
+
+    Asking the boxed object runs TorchScript, which takes 8 µs; where one of torch's own functions
+    calls, its options are at hand.
+    """
+    if frame is not None and frame.f_code.co_filename == _PYTHON_CALLS:
+        options = frame.f_locals.get("opts")
+        if options is not None:
+            return REDUCE_OPS[int(options.reduceOp.op)]
+    return REDUCE_OPS[boxed.op()]
+
+
+def _batch(recorder: Recorder, caller: Caller, frame: FrameType | None) -> int | None:
+    """Return the seq that binds a batch, -1 where a new one begins, None where it is not known."""
+    while frame is not None and frame.f_code.co_name != "batch_isend_irecv":
+        frame = frame.f_back
+    if frame is None:
+        return None
+    found = frame.f_locals
+    operations = found.get("p2p_op_list")
+    if not operations or "p2p_op" not in found:
+        return None
+    return -1 if found["p2p_op"] is operations[0] else getattr(recorder.local, "batch", -1)
+
+
+def _cells(
+    plan: Plan,
+    args: tuple[Any, ...],
+    info: Any,
+    caller: Caller,
+    reduce_op: str | None,
+    inputs: Any,
+    outputs: Any,
+) -> dict[str, Any]:
+    """Return the columns that stay the same when the same call is made again."""
+    root = plan.number("root_rank", args)
+    peer = plan.number("dst" if plan.kind == "send" else "src", args)
+    tensors = [*inputs, *outputs]
+    return {
+        "kind": plan.kind,
+        "provenance": "called",
+        "api": caller.api or plan.name,
+        "collective": plan.collective,
+        "reduce_op": reduce_op,
+        "root": root,
+        "tag": plan.number("tag", args),
+        "is_async": _is_async(plan, args, caller),
+        "splits": splits_of(plan, args, list(inputs), list(outputs)),
+        "rank": info.rank,
+        "group": info.number,
+        "group_rank": info.group_rank,
+        "peer": info.ranks[peer] if peer is not None and 0 <= peer < len(info.ranks) else None,
+        "peer_group_rank": peer,
+        "size_bytes": size_bytes(plan, len(info.ranks), list(inputs), list(outputs)),
+        "dtype": str(tensors[0].dtype).removeprefix("torch.") if tensors else None,
+        "site": caller.site,
+    }

@@ -1,0 +1,191 @@
+"""When an operation is over: waits, futures and the end of the process.
+
+A c10d operation returns a Work. What observes its end depends on who holds it:
+
+* Python's own functions wait for it at once, or hand it to the user, who waits: `Work.wait` is
+  replaced by one that writes the end. The Work is kept, so that pybind gives the user that object.
+* C++ waits without Python. Where the Work has a future, a callback writes the end. DDP's reducer
+  waits for the future itself, which lets the waiter go before callbacks run: it gets a Work whose
+  future comes after ours.
+* Nobody waits: a callback may still come, else the event stays open.
+
+A future's callback that is pending when Python shuts down would abort the process, so the exit
+waits for those, for a limited time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .recorder import Recorder
+
+# Works kept at once for users who never wait; the oldest are let go.
+KEPT = 4096
+DRAIN_S = 2.0
+
+
+class Open:
+    """An operation whose end has not been written."""
+
+    __slots__ = ("_is_open", "is_async", "outputs", "recorder", "role", "seq", "work")
+
+    def __init__(
+        self, recorder: Recorder, seq: int, outputs: Any, role: bytes, is_async: bool
+    ) -> None:
+        self.recorder = recorder
+        self.seq = seq
+        self.outputs = outputs
+        self.role = role
+        self.is_async = is_async
+        self.work: Any = None
+        self._is_open = [True]
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Write the end, with what the outputs hold now; a second time does nothing."""
+        ended = time.monotonic_ns()
+        try:
+            self._is_open.pop()  # one of two threads gets it
+        except IndexError:
+            return
+        outputs, self.outputs = self.outputs, ()
+        if error is not None:
+            self.recorder.end(self.seq, t_end_ns=ended, status="error", error=text_of(error))
+            return
+        if self.role is None:
+            states = b""
+        else:
+            states = self.recorder.states.list(b"after", self.role, outputs)
+        self.recorder.writer.write(
+            b'{"r":"end","seq":%d,"t":%d,"s":[%b]}\n' % (self.seq, ended, states)
+        )
+
+
+class Works:
+    """The operations under way in this process.
+
+    Args:
+        report: Called with a bug of ours, which must not reach the user.
+    """
+
+    def __init__(self, report: Callable[[BaseException], None]) -> None:
+        self._report = report
+        self._kept: dict[int, Open] = {}
+        self._flying: dict[int, Any] = {}
+        self._wait: Any = None
+        self._class: Any = None
+
+    def patch(self) -> None:
+        """Replace `Work.wait`."""
+        self._class = torch._C._distributed_c10d.Work
+        self._wait = original = self._class.wait
+        kept, guarded = self._kept, self._wait_and_record
+
+        def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+            event = kept.pop(id(self), None)
+            if event is None:
+                return original(self, *args, **kwargs)
+            return guarded(event, original, args, kwargs)
+
+        wait.__doc__ = original.__doc__
+        self._class.wait = wait
+
+    def unpatch(self) -> None:
+        """Give `Work.wait` back."""
+        if self._wait is not None:
+            self._class.wait = self._wait
+            self._wait = None
+
+    def keep(self, event: Open) -> None:
+        """Remember an operation until its Work is waited for."""
+        if len(self._kept) >= KEPT:
+            self._kept.pop(next(iter(self._kept)), None)
+        self._kept[id(event.work)] = event
+
+    def watch(self, event: Open) -> bool:
+        """Write the end when the Work's future is done; return whether it has a future."""
+        try:
+            future = event.work.get_future()
+        except RuntimeError:
+            return False
+        key = id(event)
+        self._flying[key] = event.work
+
+        def done(future: Any) -> None:
+            self._flying.pop(key, None)
+            self._end(event, future)
+
+        future.add_done_callback(done)
+        return True
+
+    def chain(self, event: Open) -> Any:
+        """Return a boxed Work that is done after the end is written; None where that cannot be."""
+        try:
+            future = event.work.get_future()
+        except RuntimeError:
+            return None
+        key = id(event)
+        self._flying[key] = event.work
+
+        def done(future: Any) -> Any:
+            self._flying.pop(key, None)
+            self._end(event, future)
+            return future.value()
+
+        chained = future.then(done)
+        return torch._C._distributed_c10d._create_work_from_future(chained).boxed()
+
+    def drain(self, limit_s: float = DRAIN_S) -> None:
+        """Wait until the callbacks on the way have run, but not for longer than the limit."""
+        until = time.monotonic() + limit_s
+        while self._flying and time.monotonic() < until:
+            time.sleep(0.002)
+
+    def forget(self) -> None:
+        """Forget everything: a forked child has none of its parent's operations."""
+        self._kept.clear()
+        self._flying.clear()
+
+    def _end(self, event: Open, future: Any) -> None:
+        try:
+            failure: BaseException | None = None
+            try:
+                future.value()
+            except Exception as error:
+                failure = error
+            event.end(failure)
+        except Exception as error:
+            self._report(error)
+
+    def _wait_and_record(self, event: Open, wait: Any, args: Any, kwargs: Any) -> Any:
+        waiting = None
+        try:
+            if event.is_async:
+                waiting = event.recorder.begin("wait", parent=event.seq, provenance="called")
+        except Exception as error:
+            self._report(error)
+        try:
+            result = wait(event.work, *args, **kwargs)
+        except BaseException as failure:
+            self._finish(event, waiting, failure)
+            raise
+        self._finish(event, waiting, None)
+        return result
+
+    def _finish(self, event: Open, waiting: int | None, failure: BaseException | None) -> None:
+        try:
+            event.end(failure)
+            if waiting is not None:
+                status = "ok" if failure is None else "error"
+                text = None if failure is None else text_of(failure)
+                event.recorder.end(waiting, status=status, error=text)
+        except Exception as error:
+            self._report(error)
+
+
+def text_of(error: BaseException) -> str:
+    """Return type and message of an error."""
+    return f"{type(error).__name__}: {error}"
