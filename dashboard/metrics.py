@@ -1,6 +1,6 @@
 """Widths of texts, so that layout needs no font file.
 
-    text_width("Rank 3", 24, 700)     # 82.2 px
+text_width("Rank 3", 24, 700)     # 82.2 px
 """
 
 from __future__ import annotations

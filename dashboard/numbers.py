@@ -1,8 +1,8 @@
 """How numbers, sizes and times are written in pictures.
 
-    short(12345.0)            # '12345'
-    short(12345.0, 4)         # '12k'
-    size_text(67108864)       # '64 MiB'
+short(12345.0)            # '12345'
+short(12345.0, 4)         # '12k'
+size_text(67108864)       # '64 MiB'
 """
 
 from __future__ import annotations

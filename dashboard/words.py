@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .story import Mark, Message, Story
+
+if TYPE_CHECKING:
+    from .cellview import Cells
 
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
            "eleven", "twelve")  # fmt: skip
@@ -250,13 +255,29 @@ def _waits(story: Story, message: Message) -> str:
     return f"what {src} sent to {dst} was not seen to arrive"
 
 
-def legend_note(story: Story, *, numbers: bool, names: bool) -> str:
+def legend(story: Story, mark: Mark, numbers: bool) -> str:
+    """Return what a sign means."""
+    if mark is Mark.OWN and not numbers:
+        return "own part"
+    if mark is Mark.COMPLETE and not story.reduces:
+        return "holds it"
+    if mark is Mark.PARTIAL and story.op not in (None, "SUM", "AVG"):
+        return f"{result(story.op)} so far"
+    return LEGEND[mark]
+
+
+def legend_note_lines(view: Cells) -> tuple[str, ...]:
+    """Return what colour and number stand for, in short lines."""
+    if view.names:
+        return ("a = part of rank 0,", "b = part of rank 1, …")
+    if not view.numbers:
+        return ("colour =", "contributing rank")
+    return ("colour = whose", "number is in it")
+
+
+def legend_note(view: Cells) -> str:
     """Return what colour and number stand for."""
-    if names:
-        return "a = part of rank 0, b = part of rank 1, …"
-    if not numbers:
-        return "colour = contributing rank"
-    return "colour = whose number is in it"
+    return " ".join(legend_note_lines(view))
 
 
 def textbook(story: Story) -> str:

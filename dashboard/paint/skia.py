@@ -1,7 +1,7 @@
 """Painter: primitives become pixels, with skia.
 
-    canvas = Canvas(film, theme="dark", size=(1280, 720))
-    rgba = canvas.frame(2.5)        # uint8, (height, width, 4)
+canvas = Canvas(film, theme="dark", size=(1280, 720))
+rgba = canvas.frame(2.5)        # uint8, (height, width, 4)
 """
 
 from __future__ import annotations
@@ -175,9 +175,7 @@ class Canvas:
             paint.setStyle(skia.Paint.Style.kStroke_Style)
             paint.setStrokeWidth(style.width)
             round_cap = style.cap == "round"
-            paint.setStrokeCap(
-                skia.Paint.Cap.kRound_Cap if round_cap else skia.Paint.Cap.kButt_Cap
-            )
+            paint.setStrokeCap(skia.Paint.Cap.kRound_Cap if round_cap else skia.Paint.Cap.kButt_Cap)
             if style.dash:
                 paint.setPathEffect(skia.DashPathEffect.Make(list(style.dash), 0.0))
         return paint

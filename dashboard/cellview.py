@@ -1,0 +1,283 @@
+"""The ranks' cards and cells, for the simple view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import words
+from .film import FOREVER
+from .layout import Box, Layout
+from .metrics import text_width
+from .numbers import short
+from .pace import Pace
+from .reel import Reel
+from .story import Cell, Change, Content, Mark, Message, Story
+from .theme import MONO_EM
+from .tiles import Look, Shape, arriving, patch, put, tile, token
+
+# Numbers are written where a rank holds at most so many.
+MOST_NUMBERS = 16
+# Names like a+b are written up to so many ranks.
+MOST_NAMES = 4
+SMALLEST_FONT = 18.0
+
+
+class Cells:
+    """Knows how the cells of a story look, and draws them.
+
+    Attributes:
+        story: The call.
+        pace: The film's times.
+        n: Number of ranks.
+        numbers: Whether values are written.
+        names: Whether contributions are written by name, as a+b.
+        look: The cells in cards.
+        moving: The cell on its way.
+        rows: Rows of cells in a card.
+        columns: Cells in a row.
+    """
+
+    def __init__(self, story: Story, pace: Pace) -> None:
+        self.story = story
+        self.pace = pace
+        self.n = story.n
+        few = [place.n_elements for place in story.places if place.rank is not None]
+        values = all(p.values is not None for p in self._contents() if p.who is None or p.who)
+        known = all(k is None or k <= MOST_NUMBERS for k in few) and any(k for k in few)
+        self.numbers = known and values
+        known_who = all(content.who is not None for content in self._contents())
+        self.names = not self.numbers and self.n <= MOST_NAMES and story.reduces and known_who
+        self.most = max((len(place.cells) for place in story.places), default=1) or 1
+        self.rows, self.columns = 1, self.most
+        self.look = self.moving = Look(bars=True, w=16, h=72)
+        self.title_size = 24.0 if self.n <= 4 else 20.0
+        self.pad = 20.0
+
+    def _contents(self) -> Iterable[Content]:
+        for place in self.story.places:
+            for cell in place.cells:
+                yield from (change.content for change in cell.changes)
+        for message in self.story.messages:
+            yield from (piece.payload for piece in message.pieces)
+
+    # Sizes.
+
+    def text(self, content: Content, digits: int | None = None) -> str:
+        """Return what a cell says."""
+        if self.numbers:
+            if not content.values:
+                return ""
+            return short(content.values[0], digits or self.look.digits)
+        if self.names and content.who:
+            return "+".join(chr(ord("a") + k) for k in sorted(content.who))
+        return ""
+
+    def _longest(self, digits: int) -> int:
+        return max((len(self.text(c, digits)) for c in self._contents()), default=1)
+
+    def _font(self, w: float, largest: float) -> tuple[float, int] | None:
+        """Return the largest font in which all numbers fit a box, and their most digits."""
+        for digits in (5, 4, 3):
+            font = min(largest, (w - 8) / (MONO_EM * max(self._longest(digits), 1)))
+            if font >= (SMALLEST_FONT + 2 if digits > 3 else SMALLEST_FONT) or (
+                self.names and font >= 16
+            ):
+                return font, digits
+        return None
+
+    def choose(self, card_w: float) -> float:
+        """Choose how cells look in a card of a width; return the card's height."""
+        self.pad = 20.0 if card_w > 250 else 16.0
+        inner = card_w - 2 * self.pad
+        if self.numbers or self.names:
+            for rows in (1, 2):
+                columns = -(-self.most // rows)
+                gap = 10.0 if columns <= 4 else 7.0
+                w = min((inner - (columns - 1) * gap) / columns, 140.0 if self.names else 98.0)
+                if self.most == 1:
+                    w = 98.0
+                chosen = self._font(w, 28 if rows == 1 else 22)
+                if chosen is None or (rows == 2 and self.most < 4):
+                    continue
+                font, digits = chosen
+                slot_gap = 3.0 if self.n < 8 else 2.0
+                self.rows, self.columns = rows, columns
+                tall = rows == 1
+                self.look = Look(False, w, 52 if tall else 34, font, 8 if tall else 6,
+                                 4 if tall else 3, slot_gap, digits)  # fmt: skip
+                self._choose_moving(42 if tall else 30)
+                return 131.0 if tall else 144.0
+        self.numbers = self.names = False
+        w = min(16.0, max(6.0, (inner + 6) / self.most - 5.3))
+        self.look = Look(bars=True, w=w, h=72)
+        self.moving = Look(bars=True, w=22, h=56)
+        self.rows, self.columns = 1, self.most
+        return 146.0
+
+    def choose_block(self, room: float) -> tuple[float, float]:
+        """Choose how cells look without a card, as in a tree; return width and height of all."""
+        gap = 6.0
+        w = min(104.0, (room - (self.most - 1) * gap) / self.most)
+        chosen = self._font(w, 26) if self.numbers or self.names else None
+        if chosen is None:
+            self.numbers = self.names = False
+            w = max(8.0, min(30.0, w))
+            self.look = Look(bars=True, w=w, h=48)
+            self.moving = Look(bars=True, w=20, h=36)
+            return self.most * w + (self.most - 1) * gap, 48.0
+        font, digits = chosen
+        self.look = Look(False, w, 38, font, 7, 4, 2.0 if self.n > 4 else 3.0, digits)
+        self._choose_moving(28, edge_h=5)
+        return self.most * w + (self.most - 1) * gap, self.look.full_h
+
+    def _choose_moving(self, h: float, edge_h: float | None = None) -> None:
+        look = self.look
+        font = min(look.font, 28 if h > 35 else 22)
+        w = max(62.0 if h > 35 else 52.0, self._longest(look.digits) * MONO_EM * font + 18)
+        edge = edge_h if edge_h is not None else look.edge_h
+        self.moving = Look(False, w, h, font, edge, look.edge_air - 1, look.slot_gap, look.digits)
+
+    def token(self, message: Message) -> tuple[list[Shape], float, float]:
+        """Return a message as a picture, and its width and height."""
+        parts = []
+        for piece in message.pieces[:3]:
+            mark = self.payload_mark(piece.payload)
+            parts.append((mark, self.text(piece.payload), piece.payload.who))
+        look = self.moving
+        if not look.bars:
+            longest = max((len(text) for _, text, _ in parts), default=1)
+            w = max(62.0 if look.h > 35 else 52.0, longest * MONO_EM * look.font + 18)
+            look = Look(False, w, look.h, look.font, look.edge_h, look.edge_air, look.slot_gap,
+                        look.digits)  # fmt: skip
+        pad = 6.0 if look.h > 30 or look.bars else 5.0
+        return token(look, parts, n=self.n, reduces=self.story.reduces, pad=pad)
+
+    def payload_mark(self, content: Content) -> Mark:
+        """Return the sign of what a message carries."""
+        from .holdings import mark_of
+
+        mark = mark_of(content, reduces=self.story.reduces, n=self.n)
+        return Mark.UNKNOWN if mark is Mark.EMPTY else mark
+
+    @property
+    def token_w(self) -> float:
+        """Width of the widest message of one chunk."""
+        return self.moving.w + 12
+
+    @property
+    def token_h(self) -> float:
+        """Height of a message."""
+        return self.moving.full_h + (12 if self.moving.bars or self.moving.h > 30 else 10)
+
+    # Drawing.
+
+    def origin(self, spot: Box, framed: bool) -> tuple[float, float]:
+        """Return where the first cell of a place lies."""
+        if not framed:
+            return spot.x, spot.y
+        if self.look.bars:
+            return spot.x + self.pad, spot.y + 44
+        return spot.x + self.pad, spot.y + (52 if self.rows == 1 else 42)
+
+    def corner(self, spot: Box, k: int, framed: bool) -> tuple[float, float]:
+        """Return the corner of the k-th cell of a place."""
+        x, y = self.origin(spot, framed)
+        row, column = divmod(k, self.columns)
+        if self.look.bars and framed:
+            inner = spot.w - 2 * self.pad
+            pitch = (inner - self.look.w) / max(self.columns - 1, 1)
+            pitch = min(pitch, self.look.w + 14)
+        else:
+            pitch = self.look.w + self._gap(framed)
+        return x + column * pitch, y + row * (self.look.full_h + 8)
+
+    def _gap(self, framed: bool) -> float:
+        if not framed:
+            return 6.0
+        return 10.0 if self.columns <= 4 else 7.0
+
+    def draw(self, reel: Reel, layout: Layout, *, framed: bool) -> None:
+        """Draw every rank with its cells and what becomes of them."""
+        self.framed = framed
+        for place in self.story.places:
+            spot = layout.spots[place.place]
+            ref = reel.ref(kind="rank", rank=place.rank, event=place.row)
+            if framed:
+                reel.rect(spot.x + 0.75, spot.y + 0.75, spot.w - 1.5, spot.h - 1.5, fill="card",
+                          stroke="card_edge", width=1.5, radius=10)  # fmt: skip
+                reel.pick(*spot, ref)
+            self._name(reel, place.rank, place.place, spot)
+            for k, cell in enumerate(place.cells):
+                self._cell(reel, cell, *self.corner(spot, k, framed))
+                if self.look.bars and framed:
+                    self._index(reel, cell, k, spot)
+
+    def _name(self, reel: Reel, rank: int | None, place: int, spot: Box) -> None:
+        size = self.title_size
+        text = words.rank(rank, place)
+        if self.framed:
+            side = 0.72 * size
+            x, y = spot.x + self.pad, spot.y + (27 if self.rows == 1 and not self.look.bars else 24)
+        else:
+            size, side = 22.0, 16.0
+            x, y = spot.right + 14, spot.y + self.look.h / 2
+        mark = patch(x, y - side / 2 + 1, side, side, place, radius=4)
+        put(reel, [mark], 0, 0)
+        reel.text(x + side + 9, y + 0.36 * size, text, size=size, weight=700, fill="ink")
+
+    def sum_place(self, spot: Box) -> tuple[float, float, float, str]:
+        """Return x, baseline, room and anchor of the sum beside a rank's name."""
+        name = text_width(words.rank(7, 7), self.title_size, 700)
+        if self.framed:
+            y = spot.y + (27 if self.rows == 1 else 24)
+            room = spot.w - 2 * self.pad - 0.72 * self.title_size - 9 - name - 12
+            return spot.right - self.pad, y + 9, room, "end"
+        x = spot.right + 14 + 16 + 9 + text_width(words.rank(7, 7), 22, 700) + 20
+        return x, spot.y + self.look.h / 2 + 9, 1228 - x, "start"
+
+    def _index(self, reel: Reel, cell: Cell, k: int, spot: Box) -> None:
+        """Write the slot's number under a bar, strong while its chunk moves."""
+        x, y = self.corner(spot, k, True)
+        busy = self.busy(cell)
+        common = {"font": "mono", "size": 14, "anchor": "middle"}
+        at = (x + self.look.w / 2, y + self.look.h + 21)
+        times = sorted({-FOREVER, FOREVER, *(t for span in busy for t in span)})
+        for start, end in zip(times, times[1:], strict=False):
+            on = any(a <= start and end <= b for a, b in busy)
+            style = {"weight": 700, "fill": "ink"} if on else {"weight": 400, "fill": "soft"}
+            reel.text(*at, str(cell.slot), during=(start, end), **common, **style)
+
+    def busy(self, cell: Cell) -> list[tuple[float, float]]:
+        """Return when the chunk of a cell leaves it or comes to it."""
+        out = []
+        for number, message in enumerate(self.story.messages):
+            for piece in message.pieces:
+                leaves = (message.src, piece.src_slot) == (cell.place, cell.slot)
+                comes = (message.dst, piece.dst_slot) == (cell.place, cell.slot)
+                if (leaves or comes) and not message.local:
+                    out.append(self.pace.flights[number])
+        return out
+
+    def _cell(self, reel: Reel, cell: Cell, x: float, y: float) -> None:
+        ref = reel.ref(kind="cell", rank=self.story.places[cell.place].rank, slot=cell.slot)
+        reel.pick(x, y, self.look.w, self.look.full_h, ref)
+        for change, span in zip(cell.changes, self.pace.spans(cell.changes), strict=True):
+            put(reel, self.shapes(change), x, y, during=span)
+        for number, message in enumerate(self.story.messages):
+            if message.local:
+                continue
+            for piece in message.pieces:
+                if (message.dst, piece.dst_slot) == (cell.place, cell.slot):
+                    frame = arriving(self.look)
+                    put(reel, frame, x, y, during=self.pace.flights[number], z=2)
+
+    def shapes(self, change: Change) -> list[Shape]:
+        """Return a cell's picture from one change on."""
+        return tile(
+            self.look,
+            change.mark,
+            self.text(change.content),
+            change.content.who,
+            n=self.n,
+            reduces=self.story.reduces,
+        )

@@ -1,0 +1,126 @@
+"""The simple view: understood in ten seconds by somebody who sees it first.
+
+Ranks as cards with their cells, one chunk moving on each way, one sentence, one progress figure.
+Where only the call is known, `textbook` draws it instead.
+"""
+
+from __future__ import annotations
+
+from . import frame, words
+from .cellview import Cells
+from .film import FOREVER, Film
+from .frame import STAGE
+from .layout import Box, Layout, columns_of, family, ring, tree
+from .legend import column as legend_column
+from .legend import row as legend_row
+from .movers import Movers
+from .pace import Pace, by_steps, film_steps
+from .reel import Reel
+from .story import Story
+
+INNER = Box(52, 144, 1176, 405)  # room of the cards, above the legend
+TREE = Box(52, 148, 1176, 446)
+NAME_W = 124  # room of a rank's name beside its cells
+
+
+def build(story: Story) -> Film:
+    """Return the simple view's film of a call."""
+    if story.textbook:
+        from . import textbook
+
+        return textbook.build(story)
+    reel = Reel()
+    pace = by_steps(story)
+    frame.ground(reel)
+    view = Cells(story, pace)
+    found = family(story)
+    layout = _tree(view, found) if found is not None else _ring(view)
+    sentences = _words(reel, story, pace, numbers=view.numbers or view.names)
+    frame.plate(reel, "stage", *STAGE)
+    view.draw(reel, layout, framed=found is None)
+    Movers(view, layout, lifts=found is not None).draw(reel)
+    reel.panel("legend", STAGE[0], STAGE[1] + 440, STAGE[2], 48)
+    (legend_row if found is None else legend_column)(reel, view)
+    _bar(reel, story, pace)
+    steps = film_steps(
+        pace,
+        [_step_name(story, k) for k in range(len(story.steps))],
+        [beat.phase for beat in story.steps],
+        sentences,
+    )
+    return reel.film(
+        size=(frame.W, frame.H),
+        view="simple",
+        duration_s=pace.duration_s,
+        steps=steps,
+        phases=story.phases,
+        clock=pace.clock,
+        meta=frame.meta(story),
+    )
+
+
+def _ring(view: Cells) -> Layout:
+    """Return the cards' places, and choose how cells look in them."""
+    columns = columns_of(view.n)
+    card_w = {1: 462.0, 2: 462.0, 3: 300.0, 4: 198.0}.get(columns, INNER.w / columns * 0.8)
+    card_h = view.choose(card_w)
+    apart = (view.token_h / 2 + 6, view.token_w / 2 + 10)
+    links = view.story.links()
+    return ring(view.n, INNER, card_w, card_h, links, apart=apart)
+
+
+def _tree(view: Cells, found: object) -> Layout:
+    from .layout import Family
+
+    assert isinstance(found, Family)
+    leaves = view.n - len(found.children)
+    room = TREE.w / max(leaves, 1) - NAME_W
+    block_w, block_h = view.choose_block(room)
+    return tree(found, TREE, block_w, block_h, NAME_W)
+
+
+def _step_name(story: Story, k: int) -> str:
+    return f"Step {k + 1} of {len(story.steps)}"
+
+
+def _words(reel: Reel, story: Story, pace: Pace, *, numbers: bool) -> list[str]:
+    """Draw header and caption; return each step's sentence."""
+    n = len(story.steps)
+    sentences = [words.sentence(story, k, numbers=numbers) for k in range(n)]
+    progress = [(words.plural(n, "step"), -FOREVER, pace.steps[0][0] if n else FOREVER)]
+    for k, (start, end) in enumerate(pace.steps):
+        progress.append((_step_name(story, k), start, end if k < n - 1 else FOREVER))
+    frame.header(reel, story, progress)
+    phases = []
+    for k, name in enumerate(story.phases):
+        own = [pace.steps[i] for i, beat in enumerate(story.steps) if beat.phase == k]
+        first, last = k == 0, k == len(story.phases) - 1
+        start = -FOREVER if first else own[0][0]
+        phases.append((name, start, FOREVER if last else own[-1][1]))
+    spoken = [(words.intro(story, numbers=numbers), -FOREVER, pace.steps[0][0] if n else FOREVER)]
+    for text, (start, end) in zip(sentences, pace.steps, strict=True):
+        if spoken[-1][0] == text:
+            spoken[-1] = (text, spoken[-1][1], end)
+        else:
+            spoken.append((text, start, end))
+    if n:
+        spoken.append((words.done(story, numbers=numbers), pace.end_s, FOREVER))
+    frame.caption(reel, phases, spoken)
+    return sentences
+
+
+def _bar(reel: Reel, story: Story, pace: Pace) -> None:
+    """Draw the control bar: a piece a step, or a piece a phase where there are many steps."""
+    pieces = [
+        (start, end, beat.phase or 0)
+        for (start, end), beat in zip(pace.steps, story.steps, strict=True)
+    ]
+    if not pieces:
+        pieces = [(pace.end_s - 0.01, pace.end_s, 0)]
+    if len(pieces) > frame.MOST_PIECES:
+        merged = []
+        for phase in sorted({piece[2] for piece in pieces}):
+            own = [piece for piece in pieces if piece[2] == phase]
+            merged.append((own[0][0], own[-1][1], phase))
+        pieces = merged
+    frame.bar(reel, pace, pieces, story.phases)
