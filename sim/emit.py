@@ -6,21 +6,19 @@ send, its recv and its reduce.
 
 from __future__ import annotations
 
-import math
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..traces.columns import Column, lists
-from ..traces.schema import EVENTS, Kind, Provenance, Role, Status, Type, When
-from ..traces.trace import Group, Meta, Process, Trace, decode, encode
-from .flow import Counts, flow, flow_fits
+from ..traces.columns import Column
+from ..traces.schema import EVENTS, Kind, Provenance, Status, Type
+from ..traces.trace import Group, Meta, Process, Trace
+from .emit_states import Shown, states
 from .schedule import Schedule
-from .values import Values, compute, held_before
+from .values import compute
 
 if TYPE_CHECKING:
     from .replay import Replay
@@ -30,13 +28,6 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 FILE = "sim"
-# Rows times ranks above which contributors are left out.
-MOST_CONTRIBUTORS = 1_000_000
-# How recordings keep large tensors, see `traces.record.states`.
-FULL_BYTES = 64 * 1024
-SAMPLE_VALUES = 1024
-FIRST_VALUES = 16
-
 _TYPES = {spec.name: spec.type for spec in EVENTS}
 
 
@@ -46,11 +37,11 @@ def emit(replay: Replay, inputs: Sequence[Any] | None, op: str) -> Trace:
     places = _Places.of(schedule)
     values = None if inputs is None else compute(bound, inputs, op)
     events = _events(replay, places, op if schedule.kind.reduces else None)
-    states = _states(replay, places, values)
+    shown = Shown(places.message, places.send, places.recv, places.writer)
     version = str(replay.model["version"])
     return Trace.build(
         events,
-        states,
+        states(bound, shown, values),
         Meta(
             versions={"chunkscope": version},
             world_size=schedule.group_size,
@@ -259,163 +250,3 @@ def _offsets(replay: Replay) -> tuple[Ints, Mask]:
     offset = np.concatenate([layout.offset_elements for layout in layouts])
     lies = np.array([name != "scratch" for layout in layouts for name in layout.buffer], np.bool_)
     return offset, lies
-
-
-@dataclass(slots=True)
-class _States:
-    """Rows of the states table under construction, in blocks of one `when` and `role`."""
-
-    dtype: str
-    events: list[Ints] = field(default_factory=list)
-    marks: list[tuple[int, When, Role]] = field(default_factory=list)
-    index: list[Ints] = field(default_factory=list)
-    elements: list[Ints] = field(default_factory=list)
-    counts: list[Counts] = field(default_factory=list)
-    data: list[Array] = field(default_factory=list)
-
-    def add(
-        self,
-        events: Ints,
-        when: When,
-        role: Role,
-        index: Ints,
-        elements: Ints,
-        counts: Counts | None,
-        data: Sequence[Array | None] | None,
-    ) -> None:
-        self.events.append(events)
-        self.marks.append((len(events), when, role))
-        self.index.append(index)
-        self.elements.append(elements)
-        if counts is not None:
-            self.counts.append(counts)
-        if data is not None:
-            self.data.extend(array for array in data if array is not None)
-
-    def cells(self) -> dict[str, Any]:
-        n = sum(count for count, _, _ in self.marks)
-        every = np.ones(n, np.bool_)
-        cells: dict[str, Any] = {
-            "event": np.concatenate(self.events),
-            "when": [when for count, when, _ in self.marks for _ in range(count)],
-            "role": [role for count, _, role in self.marks for _ in range(count)],
-            "index": np.concatenate(self.index),
-            "dtype": [self.dtype] * n,
-            "shape": lists(Type.INTS, np.ones(n, np.int64), every, np.concatenate(self.elements)),
-        }
-        if self.counts:
-            counts = np.concatenate(self.counts)
-            row, rank = np.nonzero(counts)
-            length = counts.sum(axis=1, dtype=np.int64)
-            cells["contributors"] = lists(
-                Type.INTS, length, every, np.repeat(rank, counts[row, rank]).astype(np.int64)
-            )
-        if self.data:
-            kept = [_kept(array, self.dtype) for array in self.data]
-            for name in sorted({name for one in kept for name in one}):
-                cells[name] = [one.get(name) for one in kept]
-        return cells
-
-
-def _states(replay: Replay, places: _Places, values: Values | None) -> dict[str, Any] | None:
-    """Return the cells of the states; None where neither numbers nor contributors are known."""
-    bound, schedule = replay.bound, replay.schedule
-    small = len(schedule) * schedule.group_size <= MOST_CONTRIBUTORS and flow_fits(schedule)
-    if values is None and not small:
-        return None
-    whose = flow(schedule) if small else None
-    states = _States(bound.dtype)
-    for place in range(schedule.group_size):
-        own = None if whose is None else whose.input_contributors(place)
-        _add_whole(
-            states, replay, place, When.BEFORE, own, None if values is None else values.inputs
-        )
-    for place in range(schedule.group_size):
-        own = None if whose is None else whose.output_contributors(place)
-        _add_whole(
-            states, replay, place, When.AFTER, own, None if values is None else values.outputs
-        )
-    held = np.flatnonzero(held_before(schedule))
-    every = np.arange(len(schedule))
-    payload = None if values is None else values.payload
-    before = None if values is None else values.before
-    after = None if values is None else values.after
-    for rows, events, when, role, slots, which, data in (
-        (
-            places.message,
-            places.send,
-            When.BEFORE,
-            Role.PAYLOAD,
-            schedule.src_slot,
-            "payload",
-            payload,
-        ),
-        (
-            places.message,
-            places.recv,
-            When.AFTER,
-            Role.PAYLOAD,
-            schedule.dst_slot,
-            "payload",
-            payload,
-        ),
-        (held, places.writer[held], When.BEFORE, Role.SLOT, schedule.dst_slot, "before", before),
-        (every, places.writer, When.AFTER, Role.SLOT, schedule.dst_slot, "after", after),
-    ):
-        states.add(
-            events,
-            when,
-            role,
-            slots[rows].astype(np.int64),
-            bound.row_elements[rows],
-            None if whose is None else whose.row_counts(which)[rows],
-            None if data is None else [data[row] for row in rows.tolist()],
-        )
-    return states.cells()
-
-
-def _add_whole(
-    states: _States,
-    replay: Replay,
-    place: int,
-    when: When,
-    ranks: list[int] | None,
-    data: list[Array | None] | None,
-) -> None:
-    """Add a rank's input or output, where it has one."""
-    bound, schedule = replay.bound, replay.schedule
-    role = Role.INPUT if when is When.BEFORE else Role.OUTPUT
-    pieces = bound.input(place) if role is Role.INPUT else bound.output(place)
-    if not pieces.slots or (data is not None and data[place] is None):
-        return
-    counts = None
-    if ranks is not None:
-        counts = np.bincount(ranks, minlength=schedule.group_size)[None].astype(np.uint16)
-    one = np.array([place])
-    elements = np.array([pieces.total_elements])
-    own = None if data is None else [data[place]]
-    states.add(one, when, role, np.zeros(1, np.int64), elements, counts, own)
-
-
-def _kept(array: Array, dtype: str) -> dict[str, Any]:
-    """Return what a recording with policy `full` keeps of a tensor."""
-    data = encode(array, dtype)
-    if len(data) <= FULL_BYTES:
-        return {"data": data}
-    stride = math.ceil(len(array) / SAMPLE_VALUES)
-    sample = encode(array[::stride], dtype)
-    found: dict[str, Any] = {
-        "digest": zlib.crc32(sample),
-        "digest_of": "all" if stride == 1 else "sample",
-        "first": encode(array[:FIRST_VALUES], dtype),
-    }
-    numbers = decode(sample, dtype)
-    if numbers.dtype.kind == "c":
-        return found
-    numbers = numbers.astype(np.float64)
-    found["nan"] = int(np.isnan(numbers).sum())
-    numbers = numbers[~np.isnan(numbers)]
-    if len(numbers):
-        found |= {"min": float(numbers.min()), "max": float(numbers.max())}
-        found["mean"] = float(numbers.mean())
-    return found
