@@ -1,7 +1,7 @@
 """The recorder: what a process does with torch.distributed, written down as it happens.
 
-    with chunkscope.record("chunkscope-out/run"):
-        dist.all_reduce(tensor)
+with chunkscope.record("chunkscope-out/run"):
+    dist.all_reduce(tensor)
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,16 +42,14 @@ def record(
     Raises:
         RecorderError: The folder holds another run, or cannot be written.
     """
-    from .recorder import Recorder
+    from .start import start, stop
 
     outer = current()
-    if outer is not None and outer.folder == type(outer.folder)(folder):
+    if outer is not None and outer.folder.resolve() == Path(folder).resolve():
         yield outer
         return
-    recorder = Recorder(folder, state=state, run=run)
-    _active.append(recorder)
+    recorder = start(folder, state=state, run=run)
     try:
         yield recorder
     finally:
-        _active.remove(recorder)
-        recorder.close()
+        stop(recorder)

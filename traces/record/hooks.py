@@ -49,7 +49,8 @@ class Hooks:
     def install(self) -> None:
         """Put the kernels in place and replace `Work.wait`."""
         below = torch._C._dispatch_keyset_full_after(self._key)
-        self._library = torch.library.Library("c10d", "IMPL")
+        library: Any = torch.library.Library
+        self._library = library("c10d", "IMPL")
         for name, (plan, overload) in plans().items():
             kernel = self._kernel(plan, overload, below)
             self._library.impl(name, kernel, "BackendSelect", with_keyset=True)

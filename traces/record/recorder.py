@@ -30,7 +30,6 @@ from .folder import claim, host_name
 from .states import States
 from .writer import Writer, clean, dump
 
-
 # Calls remembered at once; the oldest may be written again.
 REMEMBERED = 65536
 
@@ -58,6 +57,7 @@ class Recorder:
         folder: Folder of the recording; made where it is missing.
         state: `none`, `sample` or `full`, see `states`.
         run: Id of the run, where all its processes know one.
+        writer: Takes the records in place of a file in the folder.
 
     Raises:
         RecorderError: The folder holds another run, or cannot be written.
@@ -65,13 +65,18 @@ class Recorder:
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, state: str = "full", run: str | None = None
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        state: str = "full",
+        run: str | None = None,
+        writer: Writer | None = None,
     ) -> None:
         self.folder = Path(folder)
         self.state_policy = state
-        self.writer = Writer(self.folder, self._header)
+        self.writer = writer or Writer(self.folder, self._header)
         self._start()
-        self.run = claim(self.folder, run)
+        self.run = "" if writer is not None else claim(self.folder, run)
 
     def _start(self) -> None:
         self.states = States(self.state_policy, self.writer)
@@ -330,7 +335,7 @@ def dump_text(text: str) -> bytes:
 
 
 def _labels(group: Any) -> dict[str, str]:
-    world = torch.distributed.distributed_c10d._world
+    world: Any = torch.distributed.distributed_c10d._world
     label = world.pg_names.get(group) or getattr(group, "group_name", "")
     backend = world.pg_map.get(group, ("",))[0]
     return {"label": clean(str(label)), "backend": str(backend)}

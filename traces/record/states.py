@@ -151,7 +151,9 @@ def dtype_name(dtype: torch.dtype) -> str:
 def raw_bytes(tensor: torch.Tensor) -> bytes:
     """Return a CPU tensor's values as contiguous little-endian bytes."""
     dense = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    return (ctypes.c_char * dense.nbytes).from_address(dense.data_ptr()).raw if dense.nbytes else b""
+    return (
+        (ctypes.c_char * dense.nbytes).from_address(dense.data_ptr()).raw if dense.nbytes else b""
+    )
 
 
 def _sample(tensor: torch.Tensor) -> dict[str, Any]:

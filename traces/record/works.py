@@ -44,6 +44,11 @@ class Open:
         self.work: Any = None
         self._is_open = [True]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the end is still to be written."""
+        return bool(self._is_open)
+
     def end(self, error: BaseException | None = None) -> None:
         """Write the end, with what the outputs hold now; a second time does nothing."""
         ended = time.monotonic_ns()
@@ -55,10 +60,7 @@ class Open:
         if error is not None:
             self.recorder.end(self.seq, t_end_ns=ended, status="error", error=text_of(error))
             return
-        if self.role is None:
-            states = b""
-        else:
-            states = self.recorder.states.list(b"after", self.role, outputs)
+        states = self.recorder.states.list(b"after", self.role, outputs)
         self.recorder.writer.write(
             b'{"r":"end","seq":%d,"t":%d,"s":[%b]}\n' % (self.seq, ended, states)
         )
@@ -136,7 +138,12 @@ class Works:
             return future.value()
 
         chained = future.then(done)
-        return torch._C._distributed_c10d._create_work_from_future(chained).boxed()
+        c10d: Any = torch._C._distributed_c10d
+        return c10d._create_work_from_future(chained).boxed()
+
+    def has_open(self, recorder: Recorder) -> bool:
+        """Return whether an operation of this recorder is still under way."""
+        return any(e.recorder is recorder and e.is_open for e in [*self._kept.values()])
 
     def drain(self, limit_s: float = DRAIN_S) -> None:
         """Wait until the callbacks on the way have run, but not for longer than the limit."""

@@ -12,6 +12,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +179,5 @@ def warn_once(text: str) -> None:
     if text in _warned:
         return
     _warned.add(text)
-    try:
+    with suppress(Warning):
         warnings.warn(text, RuntimeWarning, stacklevel=2)
-    except Warning:
-        pass

@@ -22,9 +22,9 @@ from ....errors import TraceFormatError
 from ...metadata import meta_from_json
 from ...trace import Meta, Trace
 from ...validate import check_version
+from ..folder import RECORDS, RUN_FILE
 from . import records as rec
 from .assembly import RecordFile, assemble
-from ..folder import RECORDS, RUN_FILE
 from .rewriter import write_recording
 
 __all__ = ["read_recording", "write_recording"]

@@ -18,9 +18,9 @@ from ...columns import Column, Table
 from ...schema import EVENTS, Kind, Provenance, Status, Type
 from ...trace import Group, Meta, Process, Site, Trace
 from ...validate import checked_trace
+from ..folder import RECORDS
 from . import records as rec
 from .counting import Ints, lookup, ordinals
-from ..folder import RECORDS
 from .states import StateTable
 
 GroupKey = tuple[tuple[int, ...], int]
@@ -261,10 +261,22 @@ def count_calls(events: Table, process: Ints) -> Table:
     seq[inside] = seq[parent.values[inside]]
     has_seq[inside] = has_seq[parent.values[inside]]
     seq[~has_seq] = 0
-    coll_seq = Column(Type.INT, seq, has_seq)
     return events.replace(
-        coll_seq=coll_seq, message=_messages(events, process, has_seq), status=_status(events)
+        coll_seq=Column(Type.INT, seq, has_seq),
+        message=_messages(events, process, has_seq),
+        status=_status(events),
+        **{name: _of_parent(events, name) for name in ("rank", "group", "group_rank")},
     )
+
+
+def _of_parent(events: Table, name: str) -> Column:
+    """Return a column whose nulls are filled from what the event lies in."""
+    column, parent = events[name], events["parent"]
+    rows = np.flatnonzero(parent.valid & ~column.valid)
+    values, valid = column.values.copy(), column.valid.copy()
+    values[rows] = values[parent.values[rows]]
+    valid[rows] = valid[parent.values[rows]]
+    return Column(column.type, values, valid)
 
 
 def _messages(events: Table, process: Ints, in_collective: Any) -> Column:

@@ -17,7 +17,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 # What a begin, end or row record says itself; everything else stands in its call record.
 OF_ROW = frozenset(
-    "file seq parent batch attempt t_issue_ns t_start_ns t_end_ns status error host".split()
+    "file seq parent batch attempt t_issue_ns t_start_ns t_end_ns status error host".split()  # noqa: SIM905
 )
 OF_CALL: tuple[ColumnSpec, ...] = tuple(spec for spec in EVENTS if spec.name not in OF_ROW)
 CELL_NAMES = tuple(spec.name for spec in OF_CALL)
@@ -31,9 +31,7 @@ _TYPES: dict[Type, Any] = {
     Type.BYTES: bytes,
 }
 _WORDS = {"kind": Kind, "provenance": Provenance}
-_CELLS = [
-    (spec.name, _WORDS.get(spec.name, _TYPES[spec.type]) | None, None) for spec in OF_CALL
-]
+_CELLS = [(spec.name, _WORDS.get(spec.name, _TYPES[spec.type]) | None, None) for spec in OF_CALL]
 
 if TYPE_CHECKING:
     Cells = Any

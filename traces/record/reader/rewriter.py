@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from ....errors import ChunkscopeError
 from ...metadata import meta_to_json
 from ...schema import SCHEMA_VERSION
 from ...trace import Trace
-from . import records as rec
 from ..folder import RECORDS, RUN_FILE, TENSORS, new_run
 from ..writer import INLINE_BYTES, number
+from . import records as rec
 
 _OF_TENSOR = ("dtype", "shape", "strides", "storage", "offset")
 _OF_VALUE = ("digest", "digest_of", "min", "max", "mean", "nan", "first", "contributors")
@@ -71,7 +72,7 @@ def _write(trace: Trace, folder: Path) -> None:
     (folder / RUN_FILE).write_bytes(_ENCODE({**run, "meta": meta}) + b"\n")
     taken: set[str] = set()
     bounds = _file_bounds(trace)
-    for part, (first, last) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+    for part, (first, last) in enumerate(pairwise(bounds)):
         name = trace.events["file"][first] if first < last else None
         stem = name if name and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name) else "part"
         while stem in taken:

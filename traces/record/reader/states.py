@@ -11,9 +11,9 @@ import numpy as np
 from ....errors import TraceFormatError
 from ...columns import Column, Table
 from ...schema import STATES, Type
+from ..folder import RECORDS, TENSORS
 from . import records as rec
 from .counting import Ints, lookup
-from ..folder import RECORDS, TENSORS
 
 _OF_TENSOR = ("dtype", "shape", "strides", "storage", "offset")
 _OF_VALUE = ("digest", "digest_of", "min", "max", "mean", "nan", "first", "contributors")

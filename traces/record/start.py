@@ -1,0 +1,147 @@
+"""Starts and stops recording in this process.
+
+    recorder = start("chunkscope-out/run")
+    ...
+    stop(recorder)
+
+The hooks are in place while at least one recorder is active. A forked child goes on in a file of
+its own; a process that ends in order says so in its file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+import torch.distributed
+
+from . import _active
+from .fallback import FunctionHooks
+from .folder import ENV_FOLDER, ENV_RUN, ENV_STATE
+from .groups import GroupHooks
+from .hooks import Hooks, report
+from .recorder import Recorder
+from .selftest import problem
+from .writer import warn_once
+
+_hooks: Hooks | FunctionHooks | None = None
+_groups: GroupHooks | None = None
+_closing: list[Recorder] = []
+_is_registered = False
+
+
+def start(
+    folder: str | os.PathLike[str], *, state: str = "full", run: str | None = None
+) -> Recorder:
+    """Record this process's torch.distributed calls from now on.
+
+    Raises:
+        RecorderError: The folder holds another run, or cannot be written.
+        ValueError: The state policy is unknown.
+    """
+    recorder = Recorder(folder, state=state, run=run)
+    try:
+        if _hooks is None:
+            _install()
+        assert _groups is not None
+        _groups.adopt(recorder)
+    except Exception as error:
+        report(error)
+    _active.append(recorder)
+    return recorder
+
+
+def stop(recorder: Recorder) -> None:
+    """Stop one recorder; its file is closed when the operations under way have ended."""
+    _active.remove(recorder)
+    _closing.append(recorder)
+    if _hooks is None or not _hooks.works.has_open(recorder):
+        _close(recorder)
+    if not _active:
+        _remove()
+
+
+def start_from_environment() -> None:
+    """Record as the launcher of this process asked; never an error, at most a warning."""
+    folder = os.environ.get(ENV_FOLDER)
+    if not folder or _active:
+        return
+    try:
+        start(folder, state=os.environ.get(ENV_STATE, "full"), run=os.environ.get(ENV_RUN))
+    except Exception as error:
+        warn_once(f"chunkscope: this process is not recorded: {error}")
+
+
+def _install() -> None:
+    global _hooks, _groups, _is_registered
+    hooks: Hooks | FunctionHooks = Hooks(_active)
+    try:
+        hooks.install()
+        trouble = problem(_active)
+    except Exception as error:
+        trouble = f"{type(error).__name__}: {error}"
+    if trouble is not None:
+        warn_once(
+            f"chunkscope: this torch ({torch.__version__}) cannot be recorded at its dispatcher "
+            f"({trouble}); recording Python's functions instead: calls from C++ are missed"
+        )
+        hooks.remove()
+        hooks = FunctionHooks(_active)
+        hooks.install()
+    _hooks = hooks
+    _groups = GroupHooks(_active, report)
+    _groups.patch()
+    if not _is_registered:
+        _is_registered = True
+        os.register_at_fork(after_in_child=_after_fork)
+        atexit.register(_at_exit)
+
+
+def _remove() -> None:
+    global _hooks, _groups
+    if _hooks is not None:
+        _hooks.remove()
+    if _groups is not None:
+        _groups.unpatch()
+    if not _closing:
+        _hooks = None
+    _groups = None
+
+
+def _close(recorder: Recorder) -> None:
+    if recorder in _closing:
+        _closing.remove(recorder)
+    recorder.close()
+
+
+def _at_exit() -> None:
+    """Let callbacks on the way run, and close the files: Python is about to shut down."""
+    try:
+        if _hooks is not None:
+            _hooks.remove()
+            _hooks.works.drain()
+        for recorder in (*_active, *_closing):
+            recorder.close()
+    except Exception as error:
+        report(error)
+
+
+def _after_fork() -> None:
+    """Go on in a file of our own, in a forked child."""
+    try:
+        _closing.clear()
+        if _hooks is not None:
+            _hooks.works.forget()
+        for recorder in _active:
+            recorder.restart()
+        util: Any = sys.modules.get("multiprocessing.util")
+        if util is not None and _hooks is not None:
+            # Children of multiprocessing leave without atexit, and drop the finalizers that were
+            # there before they began.
+            util.register_after_fork(
+                _hooks, lambda _: util.Finalize(None, _at_exit, exitpriority=0)
+            )
+    except Exception as error:
+        report(error)
