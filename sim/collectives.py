@@ -20,6 +20,7 @@ n is the group size, C any number of chunks, c the chunks in one rank's block.
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -136,7 +137,10 @@ def collective(name: str) -> Collective:
         False
     """
     if name not in COLLECTIVES:
-        raise ScheduleError(f"unknown collective {name!r}; known: {', '.join(COLLECTIVES)}")
+        near = difflib.get_close_matches(name, COLLECTIVES, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        known = ", ".join(COLLECTIVES)
+        raise ScheduleError(f"unknown collective {name!r}{hint}; known: {known}")
     return COLLECTIVES[name]
 
 

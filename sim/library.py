@@ -69,14 +69,27 @@ def build(
         raise ScheduleError(f"group size is {group_size}, expected 1 or more")
     entry = _named(collective, algorithm)
     if not entry.sizes.fits(group_size):
+        near = _sizes_near(entry, group_size)
         raise ScheduleError(
-            f"{collective} {entry.name} does not fit {group_size} ranks; it does {entry.sizes.text}"
+            f"{collective} {entry.name} does not fit {group_size} ranks; it does "
+            f"{entry.sizes.text}; try {' or '.join(map(str, near))}"
         )
+    unknown = next((name for name in parameters if name not in entry.parameters), None)
+    if unknown is not None:
+        known = ", ".join(entry.parameters) or "no parameters"
+        raise ScheduleError(f"{collective} {entry.name} takes no {unknown!r}; it takes: {known}")
     if kind.rooted:
         parameters["root"] = 0 if root is None else root
     elif root is not None:
         raise ScheduleError(f"{collective} has no root, found {root}")
     return entry.builder(group_size, **parameters)
+
+
+def _sizes_near(entry: Algorithm, group_size: int) -> list[int]:
+    """Return the nearest group sizes below and above that an algorithm can do."""
+    below = next(filter(entry.sizes.fits, range(group_size - 1, 0, -1)), None)
+    above = next(filter(entry.sizes.fits, range(group_size + 1, 2 * group_size + 1)), None)
+    return [size for size in (below, above) if size is not None]
 
 
 def _named(collective: str, name: str | None) -> Algorithm:
@@ -89,9 +102,9 @@ def _named(collective: str, name: str | None) -> Algorithm:
     if name in names:
         return known[names.index(name)]
     near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise ScheduleError(
-        f"unknown algorithm {name!r} for {collective}{hint} Known: {', '.join(names)}"
+        f"unknown algorithm {name!r} for {collective}{hint}; known: {', '.join(names)}"
     )
 
 

@@ -253,7 +253,7 @@ class Schedule:
             self._check_slots(end, getattr(self, end), slot)
 
     def _check_slots(self, end: str, places: Ints, slots: Ints) -> None:
-        declared = np.array([self._n_declared(place) for place in range(self.group_size)], np.int64)
+        declared = self._declared
         ranks = places < self.group_size
         bad = np.zeros(len(self), np.bool_)
         bad[ranks] = (slots + self.n_slots)[ranks] > declared[places[ranks]]
@@ -312,9 +312,14 @@ class Schedule:
                 step=int(self.step[row[pair]]),
             )
 
-    def _n_declared(self, place: int) -> int:
-        lists = (self.input[place], self.output[place], self.scratch[place])
-        return max((max(slots, default=-1) for slots in lists), default=-1) + 1
+    @cached_property
+    def _declared(self) -> Ints:
+        """Slots of each rank: one more than the last that a list names, (ranks,)."""
+        counts = [
+            np.array([max(one, default=-1) + 1 for one in slots.lists], np.int64)
+            for slots in (self.input, self.output, self.scratch)
+        ]
+        return np.max([np.broadcast_to(count, self.group_size) for count in counts], axis=0)
 
     def __len__(self) -> int:
         return len(self.step)
@@ -337,7 +342,7 @@ class Schedule:
     @cached_property
     def slots_a_place(self) -> int:
         """Slots of the place that has most, so that (place, slot) can index one array."""
-        declared = max(self._n_declared(place) for place in range(self.group_size))
+        declared = int(self._declared.max())
         ends = (self.src_slot + self.n_slots, self.dst_slot + self.n_slots)
         return max(declared, *(int(end.max(initial=0)) for end in ends))
 

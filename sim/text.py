@@ -42,6 +42,12 @@ _TRANSFER = re.compile(
 _RANGE = re.compile(r"(\d+)(?::(\d+))?")
 _RANK = re.compile(r"r(\d+)")
 _LARGEST = 2**31 - 1
+# A text may come from anybody: what it says must not fill the memory.
+_MOST_RANKS = 1 << 16
+_MOST_STEPS = 1 << 24
+_MOST_SLOTS = 1 << 20
+_MOST_CELLS = 1 << 26
+_MOST_CHANNELS = 2**15 - 1
 
 
 def to_text(schedule: Schedule) -> str:
@@ -177,6 +183,8 @@ class _Parser:
             self.header[key] = rest or self.fail(f"`{key}` without a name")
         elif key in _NUMBERS:
             self.numbers[key] = self._number(rest, f"a number after `{key}`")
+            if key == "group_size" and self.numbers[key] > _MOST_RANKS:
+                self.fail(f"group_size {rest} is beyond {_MOST_RANKS}")
         elif key == "helper":
             self._read_helper(rest)
         elif key == "idempotent" and not rest:
@@ -216,6 +224,8 @@ class _Parser:
         for word in words:
             first, n_slots = self._range(word)
             slots += range(first, first + n_slots)
+            if len(slots) > _MOST_SLOTS:
+                self.fail(f"`{name}` names more than {_MOST_SLOTS} slots")
         given[rank] = slots
 
     def _range(self, word: str) -> tuple[int, int]:
@@ -242,6 +252,8 @@ class _Parser:
         channel = self._number(match["channel"], "a channel")
         if channel > _MOST_CHANNELS:
             self.fail(f"channel {channel} is beyond {_MOST_CHANNELS}")
+        if step > _MOST_STEPS:
+            self.fail(f"step {step} is beyond {_MOST_STEPS}")
         src, dst = self._place(match["src"]), self._place(match["dst"])
         reduce = match["arrow"] == "+>"
         self.rows.append(Transfer(step, channel, src, dst, src_slot, dst_slot, n_slots, reduce))
@@ -262,7 +274,7 @@ class _Parser:
     def _build(self) -> Schedule:
         group_size = self.numbers["group_size"]
         buffers = {name: self._lists(name, group_size) for name in _BUFFERS}
-        return Schedule.of(
+        schedule = Schedule.of(
             self.header["collective"],
             self.header.get("algorithm", "unnamed"),
             group_size,
@@ -277,6 +289,10 @@ class _Parser:
             idempotent=self.idempotent,
             chunk_elements=self.chunk_elements,
         )
+        cells = schedule.n_places * schedule.slots_a_place
+        if cells > _MOST_CELLS:
+            raise ScheduleError(f"{cells} slots in all are beyond {_MOST_CELLS}")
+        return schedule
 
     def _lists(self, name: str, group_size: int) -> list[int] | list[list[int]]:
         given = self.buffers[name]
@@ -296,7 +312,3 @@ class _Parser:
             return self.file
         by_step = sorted(range(len(self.rows)), key=lambda row: self.rows[row].step)
         return f"{self.file}:{self.row_lines[by_step[int(match.group(1))]]}"
-
-
-_MOST_SLOTS = 1 << 24
-_MOST_CHANNELS = 2**15 - 1
