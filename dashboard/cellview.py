@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
+from itertools import pairwise
 
 from . import words
 from .film import FOREVER
@@ -20,6 +22,30 @@ MOST_NUMBERS = 16
 # Names like a+b are written up to so many ranks.
 MOST_NAMES = 4
 SMALLEST_FONT = 18.0
+
+
+class Form(NamedTuple):
+    """A form of card: its height, and the sizes of what is in it."""
+
+    card_h: float
+    rows: int
+    cell_w: float
+    cell_h: float
+    font: float
+    edge_h: float
+    token_h: float
+    title: float  # size of the rank's name
+    title_y: float  # middle of the name, below the card's upper edge
+    cells_y: float  # upper edge of the first row of cells
+
+
+# Roomy for two ranks; one row of cells; two rows.
+FORMS = (
+    Form(188, 1, 150, 74, 38, 11, 58, 28, 38, 70),
+    Form(131, 1, 98, 52, 28, 8, 42, 24, 27, 52),
+    Form(144, 2, 98, 34, 22, 6, 30, 20, 24, 42),
+)
+BARS = Form(146, 1, 24, 72, 0, 0, 56, 20, 24, 44)
 
 
 class Cells:
@@ -50,7 +76,7 @@ class Cells:
         self.most = max((len(place.cells) for place in story.places), default=1) or 1
         self.rows, self.columns = 1, self.most
         self.look = self.moving = Look(bars=True, w=16, h=72)
-        self.title_size = 24.0 if self.n <= 4 else 20.0
+        self.form = FORMS[1]
         self.pad = 20.0
 
     def _contents(self) -> Iterable[Content]:
@@ -72,6 +98,11 @@ class Cells:
             return "+".join(chr(ord("a") + k) for k in sorted(content.who))
         return ""
 
+    def elements(self) -> tuple[int, bool]:
+        """Return the most elements of a cell, and whether those of each cell are equal."""
+        held = [content.values for content in self._contents() if content.values]
+        return max(map(len, held), default=0), all(len(set(values)) == 1 for values in held)
+
     def _longest(self, digits: int) -> int:
         return max((len(self.text(c, digits)) for c in self._contents()), default=1)
 
@@ -90,29 +121,33 @@ class Cells:
         self.pad = 20.0 if card_w > 250 else 16.0
         inner = card_w - 2 * self.pad
         if self.numbers or self.names:
-            for rows in (1, 2):
-                columns = -(-self.most // rows)
-                gap = 10.0 if columns <= 4 else 7.0
-                w = min((inner - (columns - 1) * gap) / columns, 140.0 if self.names else 98.0)
-                if self.most == 1:
-                    w = 98.0
-                chosen = self._font(w, 28 if rows == 1 else 22)
-                if chosen is None or (rows == 2 and self.most < 4):
-                    continue
-                font, digits = chosen
-                slot_gap = 3.0 if self.n < 8 else 2.0
-                self.rows, self.columns = rows, columns
-                tall = rows == 1
-                self.look = Look(False, w, 52 if tall else 34, font, 8 if tall else 6,
-                                 4 if tall else 3, slot_gap, digits)  # fmt: skip
-                self._choose_moving(42 if tall else 30)
-                return 131.0 if tall else 144.0
+            for form in (FORMS[:1] if self.n <= 2 else ()) + FORMS[1:]:
+                if self._choose_form(form, inner):
+                    return form.card_h
         self.numbers = self.names = False
-        w = min(16.0, max(6.0, (inner + 6) / self.most - 5.3))
+        w = min(24.0, max(6.0, (inner + 6) / self.most - 5.3))
         self.look = Look(bars=True, w=w, h=72)
         self.moving = Look(bars=True, w=22, h=56)
         self.rows, self.columns = 1, self.most
-        return 146.0
+        self.form = BARS
+        return BARS.card_h
+
+    def _choose_form(self, form: Form, inner: float) -> bool:
+        """Take a form of card if its numbers are large enough to read; return whether they are."""
+        columns = -(-self.most // form.rows)
+        gap = 10.0 if columns <= 4 else 7.0
+        widest = (1.4 if self.names else 1.0) * form.cell_w
+        w = min((inner - (columns - 1) * gap) / columns, widest)
+        chosen = self._font(w, form.font)
+        if chosen is None or (form.rows == 2 and self.most < 4):
+            return False
+        font, digits = chosen
+        self.rows, self.columns, self.form = form.rows, columns, form
+        slot_gap = 3.0 if self.n < 8 else 2.0
+        self.look = Look(False, w, form.cell_h, font, form.edge_h, form.edge_h / 2, slot_gap,
+                         digits)  # fmt: skip
+        self._choose_moving(form.token_h)
+        return True
 
     def choose_block(self, room: float) -> tuple[float, float]:
         """Choose how cells look without a card, as in a tree; return width and height of all."""
@@ -132,7 +167,7 @@ class Cells:
 
     def _choose_moving(self, h: float, edge_h: float | None = None) -> None:
         look = self.look
-        font = min(look.font, 28 if h > 35 else 22)
+        font = min(look.font, 0.68 * h if h > 35 else 22)
         w = max(62.0 if h > 35 else 52.0, self._longest(look.digits) * MONO_EM * font + 18)
         edge = edge_h if edge_h is not None else look.edge_h
         self.moving = Look(False, w, h, font, edge, look.edge_air - 1, look.slot_gap, look.digits)
@@ -175,9 +210,7 @@ class Cells:
         """Return where the first cell of a place lies."""
         if not framed:
             return spot.x, spot.y
-        if self.look.bars:
-            return spot.x + self.pad, spot.y + 44
-        return spot.x + self.pad, spot.y + (52 if self.rows == 1 else 42)
+        return spot.x + self.pad, spot.y + self.form.cells_y
 
     def corner(self, spot: Box, k: int, framed: bool) -> tuple[float, float]:
         """Return the corner of the k-th cell of a place."""
@@ -186,7 +219,7 @@ class Cells:
         if self.look.bars and framed:
             inner = spot.w - 2 * self.pad
             pitch = (inner - self.look.w) / max(self.columns - 1, 1)
-            pitch = min(pitch, self.look.w + 14)
+            pitch = min(pitch, 2.2 * self.look.w)
         else:
             pitch = self.look.w + self._gap(framed)
         return x + column * pitch, y + row * (self.look.full_h + 8)
@@ -213,11 +246,11 @@ class Cells:
                     self._index(reel, cell, k, spot)
 
     def _name(self, reel: Reel, rank: int | None, place: int, spot: Box) -> None:
-        size = self.title_size
+        size = self._title_size()
         text = words.rank(rank, place)
         if self.framed:
             side = 0.72 * size
-            x, y = spot.x + self.pad, spot.y + (27 if self.rows == 1 and not self.look.bars else 24)
+            x, y = spot.x + self.pad, spot.y + self.form.title_y
         else:
             size, side = 22.0, 16.0
             x, y = spot.right + 14, spot.y + self.look.h / 2
@@ -225,15 +258,24 @@ class Cells:
         put(reel, [mark], 0, 0)
         reel.text(x + side + 9, y + 0.36 * size, text, size=size, weight=700, fill="ink")
 
-    def sum_place(self, spot: Box) -> tuple[float, float, float, str]:
-        """Return x, baseline, room and anchor of the sum beside a rank's name."""
-        name = text_width(words.rank(7, 7), self.title_size, 700)
+    def _title_size(self) -> float:
+        return self.form.title if self.n > 4 or self.form.title > 20 else 24.0
+
+    def sum_place(self, spot: Box, em: float) -> tuple[float, float, float, str]:
+        """Return x, baseline, largest size and anchor of a sum `em` wide, beside a rank's name."""
+        size = self._title_size()
+        name = text_width(words.rank(7, 7), size, 700)
         if self.framed:
-            y = spot.y + (27 if self.rows == 1 else 24)
-            room = spot.w - 2 * self.pad - 0.72 * self.title_size - 9 - name - 12
-            return spot.right - self.pad, y + 9, room, "end"
+            y = spot.y + self.form.title_y
+            room = spot.w - 2 * self.pad - 0.72 * size - 9 - name - 12
+            return spot.right - self.pad, y + 9, min(26.0, room / em), "end"
+        y = spot.y + self.look.h / 2 + 9
         x = spot.right + 14 + 16 + 9 + text_width(words.rank(7, 7), 22, 700) + 20
-        return x, spot.y + self.look.h / 2 + 9, 1228 - x, "start"
+        if (size := min(26.0, (1228 - x) / em)) >= 20:
+            return x, y, size, "start"
+        # No room beside the name: below it.
+        x = spot.right + 14
+        return x, y + 26, min(22.0, (1240 - x) / em), "start"
 
     def _index(self, reel: Reel, cell: Cell, k: int, spot: Box) -> None:
         """Write the slot's number under a bar, strong while its chunk moves."""
@@ -242,7 +284,7 @@ class Cells:
         common = {"font": "mono", "size": 14, "anchor": "middle"}
         at = (x + self.look.w / 2, y + self.look.h + 21)
         times = sorted({-FOREVER, FOREVER, *(t for span in busy for t in span)})
-        for start, end in zip(times, times[1:], strict=False):
+        for start, end in pairwise(times):
             on = any(a <= start and end <= b for a, b in busy)
             style = {"weight": 700, "fill": "ink"} if on else {"weight": 400, "fill": "soft"}
             reel.text(*at, str(cell.slot), during=(start, end), **common, **style)

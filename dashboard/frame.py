@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from . import words
@@ -126,9 +127,7 @@ def bar(
     first, last = boxes[0], boxes[-1]
     _knob(reel, first[0], first[0], (-FOREVER, pieces[0][0]))
     _knob(reel, last[0] + last[1], last[0] + last[1], (pieces[-1][1], FOREVER))
-    for (_, before, _), (_, (start, _, _), (x, w)) in zip(
-        pieces, zip(pieces[1:], pieces[1:], boxes[1:], strict=True), strict=False
-    ):
+    for (_, before, _), (start, _, _), (x, _) in zip(pieces, pieces[1:], boxes[1:], strict=False):
         _knob(reel, x, x, (before, start))
     _labels(reel, pieces, boxes, labels, ends)
     total = format_ns(pace.clock.ns[-1], pace.clock)
@@ -142,7 +141,7 @@ def bar(
 
 def _pieces(phases: Sequence[int]) -> list[tuple[float, float]]:
     """Return x and width of each piece: 3 px apart, 14 between phases."""
-    gaps = [0, *(14 if a != b else 3 for a, b in zip(phases, phases[1:], strict=False))]
+    gaps = [0, *(14 if a != b else 3 for a, b in pairwise(phases))]
     w = (TRACK_W - sum(gaps)) / len(phases)
     out, x = [], float(TRACK_X)
     for gap in gaps:

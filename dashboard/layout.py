@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from .story import Story
@@ -257,7 +258,7 @@ def _make_room(found: Family, x: dict[int, float], room: float) -> None:
     """Push neighbours of a row apart where a name would run into the next block."""
     for row in range(found.n_rows):
         line = sorted((p for p in found.row if found.row[p] == row), key=lambda p: x[p])
-        for left, right in zip(line, line[1:], strict=False):
+        for left, right in pairwise(line):
             x[right] = max(x[right], x[left] + room)
 
 
@@ -282,5 +283,5 @@ def _cut(points: tuple[Point, ...], px: float) -> tuple[Point, ...]:
 
 def lengths(points: Sequence[Point]) -> list[float]:
     """Return the length of each piece of a way."""
-    pairs = zip(points, points[1:], strict=False)
+    pairs = pairwise(points)
     return [math.hypot(b[0] - a[0], b[1] - a[1]) for a, b in pairs]

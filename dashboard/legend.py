@@ -90,10 +90,10 @@ def row(reel: Reel, view: Cells) -> None:
     for item, w in zip(items, widths, strict=True):
         x += 6 if item[0] is None else 0
         width, middle = _sample(reel, view, x, y, item)
-        reel.text(x + width + 12, middle + 5.5, item[3], size=18, fill="text")
+        reel.text(x + width + 12, middle + 5.5, item[3], size=18, weight=500, fill="text")
         x += width + 12 + w + gap
     baseline = (y + 20 if palette else y + 15) + 5.5
-    reel.text(right, baseline, note, size=18, fill="text", anchor="end")
+    reel.text(right, baseline, note, size=18, weight=500, fill="text", anchor="end")
     if palette:
         _palette(reel, view, right + 14)
 
@@ -114,7 +114,7 @@ def column(reel: Reel, view: Cells) -> None:
     x, y = 52.0, 151.0
     for item in _samples(view):
         width, middle = _sample(reel, view, x, y, item)
-        reel.text(x + width + 12, middle + 5.5, item[3], size=18, fill="text")
+        reel.text(x + width + 12, middle + 5.5, item[3], size=18, weight=500, fill="text")
         y += 45 if not view.look.bars else 54
     for k, line in enumerate(words.legend_note_lines(view)):
-        reel.text(x, y + 16 + 23 * k, line, size=18, fill="text")
+        reel.text(x, y + 16 + 23 * k, line, size=18, weight=500, fill="text")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from . import words
 from .cellview import Cells
@@ -14,6 +15,8 @@ from .theme import MONO_EM
 from .tiles import Shape, arrowhead, put
 
 HEAD = 15.0  # length of an arrowhead
+# Weight and ink of signs, operands and the result.
+_STRENGTHS = ((500, "muted"), (500, "text"), (800, "ink"))
 
 
 class Movers:
@@ -63,9 +66,10 @@ class Movers:
         points = self.layout.routes[src, dst]
         since, until = self._shown(src, dst)
         shaft = along(points, 0, HEAD * 0.7)
-        for a, b in zip(shaft, shaft[1:], strict=False):
-            reel.line(*a, *b, stroke="link", width=3, z=-2,
-                      during=None if since <= -FOREVER and until >= FOREVER else (since, until))  # fmt: skip
+        always = since <= -FOREVER and until >= FOREVER
+        during = None if always else (since, until)
+        for a, b in pairwise(shaft):
+            reel.line(*a, *b, stroke="link", width=3, z=-2, during=during)
         (ax, ay), (bx, by) = points[-2], points[-1]
         length = math.hypot(bx - ax, by - ay) or 1.0
         way = ((bx - ax) / length, (by - ay) / length)
@@ -85,7 +89,7 @@ class Movers:
             spot = self.layout.spots[message.src]
             k = self._cell_number(message)
             x, y = self.view.corner(spot, k, False)
-            way = ((x + self.view.look.w / 2, y + self.view.look.h / 2), way[-1])
+            way = ((x + self.view.look.w / 2, y + self.view.look.h / 2), points[0], way[-1])
         return way
 
     def _cell_number(self, message: Message) -> int:
@@ -109,15 +113,20 @@ class Movers:
         stops = lengths(way)
         total = sum(stops) or 1.0
         flight = end - start if message.t_end_ns is not None else 1.0
-        at, begin = 0.0, way[0]
-        tail = begin if self.lifts else self.layout.routes[message.src, message.dst][0]
+        lift = 0.15 if self.lifts and len(stops) > 1 else 0.0
+        at, begin, now = 0.0, way[0], start
+        tail = self.layout.routes[message.src, message.dst][0]
         for goal, length in zip(way[1:], stops, strict=True):
-            span = (start + flight * at / total, start + flight * (at + length) / total)
-            self._leg(reel, shapes, (w, h), begin, goal, tail, span, len(stops) == 1, ref)
-            if not self.lifts:
+            lifting = lift > 0 and not at
+            share = lift if lifting else (1 - lift) * length / (total - (stops[0] if lift else 0))
+            span = (now, now + flight * share)
+            self._leg(reel, shapes, (w, h), begin, goal, None if lifting else tail, span,
+                      len(stops) == 1, ref)  # fmt: skip
+            if not lifting:
                 tail_span = (span[1], end)
                 reel.line(*tail, *goal, stroke="ink", width=4, during=tail_span, z=1, layer=2)
-            at, begin, tail = at + length, goal, goal
+                tail = goal
+            at, begin, now = at + length, goal, span[1]
         if message.t_end_ns is None:
             self._leg(reel, shapes, (w, h), begin, begin, tail, (start + 1.0, end), False, ref)
             reel.line(*way[0], *begin, stroke="ink", width=4, during=(start + 1.0, end), layer=2)
@@ -134,7 +143,7 @@ class Movers:
         size: tuple[float, float],
         begin: Point,
         goal: Point,
-        tail: Point,
+        tail: Point | None,
         span: Span,
         ease: bool,
         ref: int,
@@ -144,8 +153,9 @@ class Movers:
         a, b = (begin[0] - w / 2, begin[1] - h / 2), (goal[0] - w / 2, goal[1] - h / 2)
         put(reel, shapes, *a, to=b, during=span, ease=ease, z=2)
         reel.pick(*a, w, h, ref, to=(*b, w, h), during=span, ease=ease)
-        reel.line(*tail, *begin, to=(*tail, *goal), stroke="ink", width=4, during=span, ease=ease,
-                  z=1)  # fmt: skip
+        if tail is not None:
+            reel.line(*tail, *begin, to=(*tail, *goal), stroke="ink", width=4, during=span,
+                      ease=ease, z=1)  # fmt: skip
 
     def _label(
         self, reel: Reel, message: Message, way: tuple[Point, ...], size: Point, span: Span
@@ -175,24 +185,22 @@ class Movers:
         piece = message.pieces[0]
         if not view.numbers or not (piece.payload.values and piece.before.values):
             return
-        x, y, room, anchor = view.sum_place(self.layout.spots[message.dst])
         start, end = view.pace.flights[number]
         during = (start + 0.4 * (end - start), view.pace.steps[message.step][1])
-        op = view.story.op
+        spot = self.layout.spots[message.dst]
         for digits in (view.look.digits, 4, 3):
             texts = [view.text(c, digits) for c in (piece.payload, piece.before, piece.after)]
-            pieces = sum_pieces(op, *texts)
+            pieces = sum_pieces(view.story.op, *texts)
             em = sum(width for _, width, _ in pieces)
-            size = min(26.0, room / em)
+            x, y, size, anchor = view.sum_place(spot, em)
             if size >= 18:
                 break
         size = max(size, 14.0)
         left = x - em * size if anchor == "end" else x
         for text, width, strong in pieces:
-            style = {"weight": 800, "fill": "ink"} if strong == 2 else (
-                {"weight": 500, "fill": "text"} if strong else {"weight": 500, "fill": "muted"})  # fmt: skip
+            weight, ink = _STRENGTHS[strong]
             reel.text(left + width * size / 2, y, text, font="mono", size=size, anchor="middle",
-                      during=during, **style)  # fmt: skip
+                      during=during, weight=weight, fill=ink)  # fmt: skip
             left += width * size
 
 

@@ -373,6 +373,12 @@ class Telling:
 
     def _phase_names(self, reducing: Sequence[bool]) -> tuple[str, ...]:
         """Return the names of the two halves of an all_reduce that has two."""
+        if self.schedule is not None:
+            from ..sim.library import phases
+
+            told = phases(self.schedule)
+            if len(told) == 2 and [k for k, _ in groupby(reducing)] == [True, False]:
+                return tuple(phase.name.capitalize() for phase in told)
         turns = [key for key, _ in groupby(reducing)]
         if self.call.collective != "all_reduce" or turns != [True, False]:
             return ()

@@ -272,7 +272,12 @@ def legend_note_lines(view: Cells) -> tuple[str, ...]:
         return ("a = part of rank 0,", "b = part of rank 1, …")
     if not view.numbers:
         return ("colour =", "contributing rank")
-    return ("colour = whose", "number is in it")
+    most, equal = view.elements()
+    if most == 1:
+        return ("colour = whose", "number is in it")
+    if equal:
+        return ("a cell holds", f"{most} equal numbers,", "colour = whose")
+    return ("a cell shows", f"the first of {most},", "colour = whose")
 
 
 def legend_note(view: Cells) -> str:
