@@ -30,7 +30,9 @@ from ..sim.spec import Spec, parse_spec
 from ..traces.files import FORMATS, format_of, read
 from ..traces.trace import Trace
 from ..units import format_bytes
+from .facts import Facts, facts
 from .film import Film, film
+from .story import Story, tell
 
 T = TypeVar("T")
 
@@ -78,6 +80,9 @@ class Cache:
         self._size = size
         self._lock = threading.Lock()
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._kept
+
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what is kept under the key, else what `make` returns, which is then kept."""
         with self._lock:
@@ -115,6 +120,8 @@ class Library:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._traces = Cache(8)
         self._films = Cache(32)
+        self._stories = Cache(32)
+        self._facts = Cache(2 * MAX_ENTRIES)
 
     @property
     def title(self) -> str:
@@ -195,6 +202,21 @@ class Library:
             raise refused
         return path
 
+    def facts(self, entry: Entry) -> Facts | str:
+        """Return what the card of a trace says, or why the trace cannot be read."""
+
+        def look() -> Facts | str:
+            try:
+                return facts(self.trace(entry.address))
+            except ChunkscopeError as error:
+                return str(error).replace(str(self.root / entry.name), entry.name)
+
+        return self._facts.get((entry.name, entry.stamp), look)
+
+    def knows(self, entry: Entry) -> bool:
+        """Return whether `facts` would answer at once."""
+        return (entry.name, entry.stamp) in self._facts
+
     def add_upload(self, name: str, content: bytes) -> str:
         """Keep a file that came from a page, and return its address.
 
@@ -253,6 +275,18 @@ class Library:
             raise Refused(f"how/{rest}: no such page")
         return could_be(self.trace(address), int(call), unquote(algorithm))
 
+    def story(self, address: str, call: int) -> Story:
+        """Return what happens in one call of a trace.
+
+        Raises:
+            Refused: There is no such trace or call.
+            ChunkscopeError: The trace cannot be read.
+        """
+        trace = self.trace(address)
+        if not 0 <= call < len(trace.calls()):
+            raise Refused(f"{address} has no call {call}")
+        return self._stories.get((_Same(trace), call), lambda: tell(trace, call))
+
     def film(self, address: str, call: int, view: str) -> Film:
         """Return the film of one call of a trace.
 
@@ -300,6 +334,12 @@ def checked(spec: Spec) -> Spec:
     return spec
 
 
+def default_of(collective: str) -> str:
+    """Return the name of a collective's default algorithm."""
+    known = algorithms(collective)
+    return next((entry.name for entry in known if entry.default), known[0].name)
+
+
 def spec_of(rest: str) -> Spec:
     """Return the spec in the address ``sim/<spec>[/<topology>]``, its first word left out.
 
@@ -319,8 +359,6 @@ def address_of(spec: Spec) -> str:
         'sim/all_reduce:ring:8:64/star%3A25GB%2Fs%2C5us'
     """
     size = f":{spec.size_bytes}" if spec.size_bytes is not None else ""
-    words = f"{spec.collective}:{spec.algorithm or ''}:{spec.ranks}{size}"
-    if spec.algorithm is None:
-        words = f"{spec.collective}:{spec.ranks}{size}"
+    words = f"{spec.collective}:{spec.algorithm or default_of(spec.collective)}:{spec.ranks}{size}"
     where = f"/{quote(spec.topology, safe='')}" if spec.topology else ""
     return f"sim/{quote(words, safe=':')}{where}"

@@ -21,8 +21,9 @@
     u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float32Array, f64: Float64Array,
   };
 
-  /* Return the film in gzip'd bytes (ArrayBuffer, typed array, or base64 text). */
+  /* Return the film in gzip'd bytes (ArrayBuffer, typed array, or base64 text), or a decoded one. */
   async function decode(bytes) {
+    if (bytes.columns && bytes.panels) return bytes; // decoded already
     if (typeof bytes === "string") bytes = Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0));
     const unzipped = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     const buffer = await new Response(unzipped).arrayBuffer();
@@ -174,6 +175,7 @@
       this.moments = Float64Array.from(moments).sort();
       this.stateEpoch = -1;
       this.element.style.aspectRatio = `${this.crop.w} / ${this.crop.h}`;
+      this.element.style.setProperty("--pane-aspect", String(this.crop.w / this.crop.h));
       this.resize();
     }
 
@@ -572,10 +574,11 @@
       this.keys = keysDialog();
       this.bar = new Bar(this);
       root.classList.add("cs-player");
-      root.classList.toggle("cs-standalone", !options.panes);
+      root.classList.toggle("cs-standalone", !options.panes && !options.compact);
+      root.classList.toggle("cs-compact", Boolean(options.compact));
       if (!options.panes) root.append(this.picture);
       root.append(this.bar.root, this.live, this.keys);
-      this.setPanes(options.panes ?? [{ element: this.picture, panels: null }]);
+      this.setPanes(options.panes ?? [{ element: this.picture, panels: options.panels ?? null }]);
       this.listen();
     }
 
@@ -600,7 +603,9 @@
 
     listen() {
       const { signal } = (this.aborter = new AbortController());
-      document.addEventListener("keydown", (event) => this.key(event), { signal });
+      if (!this.options.compact) {
+        document.addEventListener("keydown", (event) => this.key(event), { signal });
+      }
       document.addEventListener("visibilitychange", () => {
         if (document.hidden) this.pause();
       }, { signal });
@@ -694,6 +699,10 @@
 
     advance(now) {
       if (!this.playing) return;
+      if (!this.root.isConnected) {
+        this.destroy();
+        return;
+      }
       // The first stamp may lie before the moment at which play() was called.
       const elapsed = this.last === null ? 0 : clamp((now - this.last) / 1000, 0, 0.25);
       this.last = now;
@@ -826,7 +835,8 @@
     }
 
     key(event) {
-      if (!this.film || event.ctrlKey || event.metaKey || event.altKey || isBusy(event)) return;
+      if (!this.root.isConnected) this.destroy();
+      if (this.gone || !this.film || event.ctrlKey || event.metaKey || event.altKey || isBusy(event)) return;
       const focused = event.target.closest?.("button, a, select, summary");
       const actions = {
         " ": () => (focused ? null : this.toggle()),
@@ -907,6 +917,7 @@
 
      options: theme ("light", "dark"; by default the system's), link (keep the moment in the
      address and open it from there), panes (see setPanes), start ({ns, t, key}), autoplay, loop,
+     panels (of the one pane that it makes itself), compact (a small picture without keys),
      screen (what goes full screen), onSelect(ref), onAction(name), onCall(by), onSettle(). */
   window.chunkscopePlayer = async (root, bytes, options = {}) => {
     const player = new Player(root, options);
@@ -915,5 +926,5 @@
     if (options.autoplay) player.play();
     return player;
   };
-  Object.assign(window.chunkscopePlayer, { decode, at, stepAt, traceNs, filmSeconds, linked });
+  Object.assign(window.chunkscopePlayer, { decode, at, stepAt, traceNs, filmSeconds, refKey });
 })();

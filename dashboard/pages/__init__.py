@@ -1,1 +1,1 @@
-"""The pages of the dashboard, one module for each."""
+"""The pages of the dashboard."""
