@@ -1,0 +1,84 @@
+"""Paths: the shortest by latency, the same each time, and none where there is none."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from chunkscope.errors import TopologyError
+from chunkscope.sim.routing import Routes
+from chunkscope.sim.topology import Topology, parse
+
+
+def nodes(routes: Routes, src: int, dst: int) -> list[tuple[str, str]]:
+    return [routes.links.ends[link] for link in routes.between(src, dst)]
+
+
+def test_ring_goes_the_shorter_way_round() -> None:
+    routes = Routes(parse("ring", 5))
+    assert nodes(routes, 0, 2) == [("r0", "r1"), ("r1", "r2")]
+    assert nodes(routes, 0, 3) == [("r0", "r4"), ("r4", "r3")]
+    assert nodes(routes, 3, 3) == []
+
+
+def test_two_level_goes_through_the_switches() -> None:
+    routes = Routes(parse("two-level:2x2", 4))
+    assert nodes(routes, 0, 1) == [("r0", "host0"), ("host0", "r1")]
+    hops = ["r0", "host0", "switch", "host1", "r3"]
+    assert nodes(routes, 0, 3) == list(pairwise(hops))
+
+
+def test_latency_counts_before_hops() -> None:
+    graph = nx.Graph()
+    graph.add_edge("a", "b", bandwidth_Bps=1e9, latency_ns=100)
+    graph.add_edge("a", "c", bandwidth_Bps=1e9, latency_ns=10)
+    graph.add_edge("c", "b", bandwidth_Bps=1e6, latency_ns=10)
+    routes = Routes(Topology.of(graph, ["a", "b"]))
+    assert nodes(routes, 0, 1) == [("a", "c"), ("c", "b")]
+    paths = routes.paths(np.array([0, 1, 0]), np.array([1, 0, 0]))
+    assert paths.latency_ns.tolist() == [20, 20, 0]
+    assert paths.rate.tolist() == [1e6 / 1e9, 1e6 / 1e9, np.inf]
+    assert np.diff(paths.starts).tolist() == [2, 2, 0]
+
+
+def test_without_latency_the_fewest_hops_win() -> None:
+    graph = nx.Graph()
+    for a, b in (("a", "x"), ("x", "b"), ("a", "b")):
+        graph.add_edge(a, b, bandwidth_Bps=1e9, latency_ns=0)
+    assert nodes(Routes(Topology.of(graph, ["a", "b"])), 0, 1) == [("a", "b")]
+
+
+def test_ties_do_not_depend_on_the_order_of_the_edges() -> None:
+    edges = [("a", "x"), ("x", "b"), ("a", "y"), ("y", "b")]
+    found = []
+    for order in (edges, edges[::-1]):
+        graph = nx.Graph()
+        graph.add_nodes_from(["a", "b", "x", "y"])
+        for a, b in order:
+            graph.add_edge(a, b, bandwidth_Bps=1e9, latency_ns=5)
+        found.append(nodes(Routes(Topology.of(graph, ["a", "b"])), 0, 1))
+    assert found[0] == found[1]
+    assert found[0] == [("a", "x"), ("x", "b")]
+
+
+def test_no_path_names_both_ranks() -> None:
+    topology = parse("line", 4).without_link("r1", "r2")
+    with pytest.raises(TopologyError, match=r"no path from rank 0 \(r0\) to rank 3 \(r3\)"):
+        Routes(topology).between(0, 3)
+
+
+def test_one_way_link_leads_one_way() -> None:
+    topology = parse("line", 2).without_link("r1", "r0", both_ways=False)
+    assert nodes(Routes(topology), 0, 1) == [("r0", "r1")]
+    with pytest.raises(TopologyError, match="no path from rank 1"):
+        Routes(topology).between(1, 0)
+
+
+def test_helpers_sit_on_nodes() -> None:
+    routes = Routes(parse("star", 2), ["switch"])
+    assert nodes(routes, 0, 2) == [("r0", "switch")]
+    with pytest.raises(TopologyError, match="helper 'nvls' of the schedule is no node"):
+        Routes(parse("star", 2), ["nvls"])
