@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 from itertools import pairwise
+from typing import NamedTuple
 
 from . import words
 from .film import FOREVER

@@ -11,7 +11,6 @@ from .film import FOREVER
 from .layout import AIR, Layout, Point, along, lengths
 from .reel import Reel, Span
 from .story import Message
-from .theme import MONO_EM
 from .tiles import Shape, arrowhead, put
 
 HEAD = 15.0  # length of an arrowhead
@@ -190,7 +189,7 @@ class Movers:
         spot = self.layout.spots[message.dst]
         for digits in (view.look.digits, 4, 3):
             texts = [view.text(c, digits) for c in (piece.payload, piece.before, piece.after)]
-            pieces = sum_pieces(view.story.op, *texts)
+            pieces = words.total(view.story.op, texts[:2], texts[2])
             em = sum(width for _, width, _ in pieces)
             x, y, size, anchor = view.sum_place(spot, em)
             if size >= 18:
@@ -202,20 +201,6 @@ class Movers:
             reel.text(left + width * size / 2, y, text, font="mono", size=size, anchor="middle",
                       during=during, weight=weight, fill=ink)  # fmt: skip
             left += width * size
-
-
-def sum_pieces(op: str | None, first: str, second: str, total: str) -> list[tuple[str, float, int]]:
-    """Return the pieces of a sum: text, width in em with its air, and strength (0, 1, 2)."""
-
-    def piece(text: str, strength: int) -> tuple[str, float, int]:
-        air = 0.6 if strength == 0 else 0.0
-        return text, MONO_EM * len(text) + air, strength
-
-    mark = words.sign(op)
-    if mark is None:
-        call = (op or "").lower()
-        return [piece(f"{call}({first}, {second})", 1), piece("=", 0), piece(total, 2)]
-    return [piece(first, 1), piece(mark, 0), piece(second, 1), piece("=", 0), piece(total, 2)]
 
 
 def _reach(a: Point, b: Point, w: float, h: float) -> float:

@@ -84,11 +84,16 @@ def size_text(size_bytes: int) -> str:
 
 
 def time_unit(duration_ns: float) -> tuple[str, int, int]:
-    """Return (unit, nanoseconds of it, decimals) that suit a duration."""
+    """Return (unit, nanoseconds of it, decimals) that suit a duration.
+
+    Example:
+        >>> [time_unit(ns) for ns in (6001, 380_000, 25_000_000)]
+        [('µs', 1000, 2), ('ms', 1000000, 2), ('ms', 1000000, 1)]
+    """
     for unit, ns in (("s", 10**9), ("ms", 10**6), ("µs", 10**3)):
-        if duration_ns >= ns:
-            whole = duration_ns / ns
-            return unit, ns, 0 if whole >= 1000 else 1 if whole >= 100 else 2
+        value = duration_ns / ns
+        if value >= 0.1:
+            return unit, ns, 2 if value < 10 else 1 if value < 100 else 0
     return "ns", 1, 0
 
 

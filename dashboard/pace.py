@@ -58,7 +58,7 @@ def by_steps(story: Story) -> Pace:
         knots_ns.append(float(beat.t_start_ns))
     knots_s.append(end if steps else HOLD_S + STEP_S)
     knots_ns.append(float(story.duration_ns))
-    clock = _clock(knots_s, knots_ns, story.duration_ns)
+    clock = clock_of(knots_s, knots_ns, story.duration_ns)
     return Pace(steps, flights, end, end + HOLD_S, clock)
 
 
@@ -69,7 +69,8 @@ def _flight(message: Message, steps: Sequence[Span], end: float) -> Span:
     return start, start + FLIGHT * (stop - start) if message.t_end_ns is not None else end
 
 
-def _clock(s: Sequence[float], ns: Sequence[float], duration_ns: int) -> Clock:
+def clock_of(s: Sequence[float], ns: Sequence[float], duration_ns: int) -> Clock:
+    """Return a clock through knots, in a unit that suits the duration."""
     unit, unit_ns, decimals = time_unit(duration_ns)
     return Clock(tuple(s), tuple(ns), unit, unit_ns, decimals)
 
@@ -93,7 +94,7 @@ def linear(story: Story, *, length_s: float) -> Pace:
         (film(m.t_start_ns), film(m.t_end_ns) if m.t_end_ns is not None else end + HOLD_S)
         for m in story.messages
     )
-    clock = _clock([HOLD_S, end], [0.0, float(story.duration_ns)], story.duration_ns)
+    clock = clock_of([HOLD_S, end], [0.0, float(story.duration_ns)], story.duration_ns)
     return Pace(steps, flights, end, end + HOLD_S, clock)
 
 

@@ -130,7 +130,8 @@ class Place:
         cells: Its slots in order.
         row: Its collective row in the trace; None if it never called.
         site: The caller's line; None if not recorded.
-        inputs, outputs: Its tensors' values before and after the call; None if not recorded.
+        inputs, outputs: Its tensors' values before and after the call, the first ones where not
+            all were kept; None if not recorded.
         n_elements: Elements that it holds; None if not known.
         t_start_ns, t_end_ns: When it called and returned, since the call began; None if not seen.
         status: As in the trace.

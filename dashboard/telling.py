@@ -223,6 +223,24 @@ class Telling:
             content = held[slot]
             held[slot] = Content(content.chunk, content.who, tuple(piece.tolist()))
 
+    def _first(self, place: int, role: Role) -> tuple[Values | None, int | None]:
+        """Return a rank's tensor, or its first values, and how many elements it has."""
+        row = self._row_of(place)
+        if row is None:
+            return None, None
+        when = When.BEFORE if role is Role.INPUT else When.AFTER
+        states = self._states(row, when, role, None)
+        shapes = [self.trace.states["shape"][state] for state in states]
+        known = bool(shapes) and all(shape is not None for shape in shapes)
+        size = sum(int(np.prod(shape)) for shape in shapes) if known else None
+        whole = self._tensor(place, role)
+        if whole is not None or not states:
+            return whole, len(whole) if whole is not None else size
+        some = self.trace.values(states[0])
+        if some is None or np.iscomplexobj(some):
+            return None, size
+        return tuple(some.reshape(-1)[:16].tolist()), size
+
     def _tensor(self, place: int, role: Role) -> Values | None:
         row = self._row_of(place)
         if row is None:
@@ -331,8 +349,9 @@ class Telling:
         for place in [*range(self.n), *sorted(helpers)]:
             row = self._row_of(place)
             site = None if row is None else events["site"][row]
-            inputs, outputs = self._tensor(place, Role.INPUT), self._tensor(place, Role.OUTPUT)
-            lengths = [len(values) for values in (inputs, outputs) if values is not None]
+            inputs, n_in = self._first(place, Role.INPUT)
+            outputs, n_out = self._first(place, Role.OUTPUT)
+            lengths = [k for k in (n_in, n_out) if k is not None]
             out.append(
                 Place(
                     place=place,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .story import Mark, Message, Story
+from .theme import MONO_EM
 
 if TYPE_CHECKING:
     from .cellview import Cells
@@ -26,6 +28,7 @@ ROUTE_NOT_RECORDED = ("the route was", "not recorded")
 HOW = "How could this be done?"
 AFTER_CALL = "tensor after the call"
 CALL_STARTS, CALL_RETURNS = "call starts", "call returns"
+NO_VALUES = "values were not recorded"
 NO_CALL = "no call was recorded"
 NO_END = "no end was recorded"
 
@@ -101,12 +104,33 @@ def combines(op: str | None) -> str:
     return "combines what arrives with its own"
 
 
-def arithmetic(op: str | None, arriving: str, own: str, after: str) -> tuple[str, str, str, str]:
-    """Return the four pieces of a sum: arriving, sign, own, result; arriving is written first."""
+def total(op: str | None, operands: Sequence[str], result: str) -> list[tuple[str, float, int]]:
+    """Return a sum in pieces: text, width in em with its air, strength (0 sign, 1, 2 result).
+
+    Example:
+        >>> [piece[0] for piece in total("SUM", ["700", "100"], "800")]
+        ['700', '+', '100', '=', '800']
+    """
     mark = sign(op)
     if mark is None:
-        return f"{(op or '').lower()}({arriving},", " ", f"{own})", after
-    return arriving, mark, own, after
+        call = f"{(op or '').lower()}({', '.join(operands)})"
+        return [_piece(call, 1), _piece("=", 0), _piece(result, 2)]
+    pieces = [_piece(operands[0], 1)]
+    for operand in operands[1:]:
+        pieces += [_piece(mark, 0), _piece(operand, 1)]
+    return [*pieces, _piece("=", 0), _piece(result, 2)]
+
+
+def _piece(text: str, strength: int) -> tuple[str, float, int]:
+    air = MONO_EM if strength == 0 else 0.0
+    return text, MONO_EM * len(text) + air, strength
+
+
+def operator(story: Story) -> str:
+    """Return the large word in the operator of a bare call."""
+    others = {"all_gather": "GATHER", "gather": "GATHER", "all_to_all": "EXCHANGE",
+              "barrier": "WAIT"}  # fmt: skip
+    return others.get(story.collective, story.op or story.collective)
 
 
 def things(story: Story, numbers: bool) -> str:

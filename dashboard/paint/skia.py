@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import MissingExtra
-from ..film import STATIC, Film, Style
+from ..film import MOTION, STATE, STATIC, Film, Style
 from ..scene import Prim, at
 from . import fonts
 
@@ -53,17 +53,29 @@ class Canvas:
         self._surface = self._skia.Surface(*size)
         self._pixels = np.zeros((size[1], size[0], 4), np.uint8)
         self._static: Any = None
+        self._still: Any = None
+        self._shown: tuple[list[int], list[Any]] | None = None
 
     def frame(self, t: float) -> Pixels:
         """Return the frame at film time t as RGBA, (height, width, 4); valid until the next."""
         prims = at(self.film, t)
+        still = [prim for prim in prims if prim.layer != MOTION]
+        moving = [prim for prim in prims if prim.layer == MOTION]
+        shown = [prim.row for prim in still], [prim[1:] for prim in moving if prim.points is None]
+        if shown == self._shown:
+            return self._pixels
         canvas = self._surface.getCanvas()
-        if self._static is None:
-            canvas.clear(self._colour("bg"))
-            self._draw(canvas, [prim for prim in prims if prim.layer == STATIC])
-            self._static = self._surface.makeImageSnapshot()
-        canvas.drawImage(self._static, 0, 0)
-        self._draw(canvas, [prim for prim in prims if prim.layer != STATIC])
+        if self._shown is None or shown[0] != self._shown[0]:
+            if self._static is None:
+                canvas.clear(self._colour("bg"))
+                self._draw(canvas, [prim for prim in still if prim.layer == STATIC])
+                self._static = self._surface.makeImageSnapshot()
+            canvas.drawImage(self._static, 0, 0)
+            self._draw(canvas, [prim for prim in still if prim.layer == STATE])
+            self._still = self._surface.makeImageSnapshot()
+        self._shown = shown
+        canvas.drawImage(self._still, 0, 0)
+        self._draw(canvas, moving)
         kind = self._skia.ColorType.kRGBA_8888_ColorType
         alpha = self._skia.AlphaType.kUnpremul_AlphaType
         info = self._skia.ImageInfo.Make(*self.size, kind, alpha)
