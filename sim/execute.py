@@ -1,0 +1,408 @@
+"""Schedules on real ranks: each row is a send at one rank and a receive at another.
+
+    ring = chunkscope.build("all_reduce", "ring", dist.get_world_size())
+    chunkscope.execute(ring, gradients, "AVG")
+
+    with chunkscope.record("chunkscope-out/run"):       # every message and what it carried
+        chunkscope.execute(ring, gradients)
+
+Works with any backend of torch.distributed that has send and recv; where messages must be issued
+together (all but CPU tensors), they are batched. The plan of a rank's actions is in `program`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import ScheduleError
+from ..traces.record import current
+from .bind import BoundSchedule, Splits, bind
+from .execution_log import ExecutionLog
+from .program import Action, Do, Piece, Program, batches, compile_program
+from .schedule import Schedule
+from .verify import check
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
+
+OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
+SEGMENT_BYTES = 8 << 20
+# Tags of ours start here, so that they do not meet those of the program's own messages.
+FIRST_TAG = 1 << 30
+_N_TAGS = 1 << 29
+
+Combine = Callable[["Tensor", "Tensor"], object]
+
+
+def execute(
+    schedule: Schedule,
+    tensor: Tensor,
+    op: str = "SUM",
+    group: ProcessGroup | None = None,
+    *,
+    output: Tensor | None = None,
+    splits: Splits | None = None,
+) -> Tensor | None:
+    """Carry out a schedule with the other ranks of a group and return this rank's output.
+
+    Every rank of the group calls it, as with a collective of torch.distributed. Where a recorder is
+    active (`chunkscope.record`), the call, its messages and their contents are recorded.
+
+    Args:
+        schedule: The plan; its group size must be the group's. It is verified once.
+        tensor: This rank's input, of any shape, contiguous or not. all_reduce, broadcast and reduce
+            work in place. A rank that the collective takes no input from (broadcast and scatter,
+            except at the root) gives the tensor to fill.
+        op: SUM, AVG, PRODUCT, MIN or MAX, where the collective reduces. AVG is a sum, divided once
+            at the end; for integers the quotient is rounded towards zero.
+        group: A process group; None for the default one.
+        output: Where to write the output. By default a new tensor, or `tensor` itself for the
+            collectives that work in place.
+        splits: Elements of each rank's block where blocks differ, see `bind`.
+
+    Returns:
+        The output: for all_reduce, broadcast and reduce `tensor`; for all_gather and gather the
+        blocks of all ranks, one after the other along dimension 0; for reduce_scatter and scatter
+        this rank's block; for all_to_all the blocks that it received. None where the rank has no
+        output (reduce and gather, except at the root), and outside of the group.
+
+    Raises:
+        ScheduleError: The schedule breaks a rule, has helpers, or does not fit the group, the
+            tensor, the operation or the splits.
+        RuntimeError: A peer is gone or does not answer, from torch.distributed.
+    """
+    import torch
+
+    process_group = _member_of(group)
+    if process_group is None:
+        return None
+    plan = _plan(
+        schedule,
+        process_group.rank(),
+        process_group.size(),
+        op,
+        tensor.numel(),
+        str(tensor.dtype).removeprefix("torch."),
+        _hashable(splits),
+        tensor.device.type != "cpu",
+    )
+    if tensor.is_sparse:
+        raise ScheduleError(f"tensor is {tensor.layout}, expected a dense one")
+    target = _target(plan, tensor, output)
+    with torch.no_grad():
+        call = _Call(plan, process_group, tensor, target)
+        with _recorded(call):
+            call.run()
+    return target
+
+
+def _member_of(group: ProcessGroup | None) -> ProcessGroup | None:
+    """Return the process group, or None where this rank is outside of it."""
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        raise ScheduleError("torch.distributed is not initialised: call init_process_group first")
+    found = dist.group.WORLD if group is None else group
+    return None if found is dist.GroupMember.NON_GROUP_MEMBER else found
+
+
+class _Plan(NamedTuple):
+    """What a rank does for one schedule, operation, size and dtype, worked out once."""
+
+    bound: BoundSchedule
+    place: int
+    op: str
+    combine: Combine
+    is_batched: bool
+    program: Program
+
+
+@lru_cache(maxsize=256)
+def _plan(
+    schedule: Schedule,
+    place: int,
+    group_size: int,
+    op: str,
+    elements: int,
+    dtype: str,
+    splits: Splits | None,
+    is_batched: bool,
+) -> _Plan:
+    """Check a call and return its plan.
+
+    Args:
+        schedule: The schedule.
+        place: Group rank of this rank.
+        group_size: Ranks in the group.
+        op: The operation.
+        elements: Elements of this rank's tensor.
+        dtype: Its dtype.
+        splits: See `bind`.
+        is_batched: Whether what starts at one time must be issued together.
+    """
+    if schedule.helpers:
+        raise ScheduleError(
+            f"{schedule.algorithm} needs helpers ({', '.join(schedule.helpers)}), "
+            "which only a simulation has"
+        )
+    if schedule.group_size != group_size:
+        raise ScheduleError(
+            f"{schedule.algorithm} is a schedule for {schedule.group_size} ranks, "
+            f"the group has {group_size}"
+        )
+    if op not in OPS:
+        raise ScheduleError(f"unknown operation {op!r}; known: {', '.join(OPS)}")
+    check(schedule)
+    bound = bind(schedule, _count(schedule, place, elements, splits), dtype, splits)
+    in_one_piece = {"depth": 1, "max_lanes": 1} if is_batched else {}
+    program = compile_program(bound, place, segment_bytes=SEGMENT_BYTES, **in_one_piece)
+    expected = program.input_elements if program.has_input else program.output_elements
+    if expected != elements:
+        raise ScheduleError(
+            f"{schedule.collective}: tensor of rank {place} has {elements} elements, "
+            f"the splits ask for {expected}",
+            place=place,
+        )
+    return _Plan(bound, place, op, _combine(op), is_batched, program)
+
+
+def _count(schedule: Schedule, place: int, elements: int, splits: Splits | None) -> int:
+    """Return the elements of the whole data, from those of this rank's tensor or the splits."""
+    kind = schedule.kind
+    if splits is not None and kind.by_block:
+        sums = [sum(row) if isinstance(row, tuple) else int(row) for row in splits]  # type: ignore[arg-type]
+        return max(sums) if kind.receives == "transposed" else sum(sums)
+    own = kind.sends if kind.has_input(place, schedule.root) else kind.receives
+    return elements * schedule.group_size if own == "block" else elements
+
+
+def _hashable(splits: Splits | None) -> Splits | None:
+    if splits is None:
+        return None
+    return tuple(tuple(row) if isinstance(row, Sequence) else int(row) for row in splits)  # type: ignore[return-value]
+
+
+def _target(plan: _Plan, tensor: Tensor, output: Tensor | None) -> Tensor | None:
+    """Return the tensor that this rank's output goes to, None where it has none."""
+    kind, program = plan.bound.schedule.kind, plan.program
+    if not program.has_output:
+        return None
+    count = program.output_elements
+    if output is not None:
+        if output.numel() != count or output.dtype != tensor.dtype:
+            raise ScheduleError(
+                f"{kind.name}: output has {output.numel()} elements of {output.dtype}, "
+                f"expected {count} of {tensor.dtype}",
+                place=plan.place,
+            )
+        return output
+    if kind.sends == kind.receives or not program.has_input:
+        return tensor
+    rest = tensor.shape[1:]
+    divides = rest.numel() > 0 and count % rest.numel() == 0
+    return tensor.new_empty((count // rest.numel(), *rest) if divides else (count,))
+
+
+@contextmanager
+def _recorded(call: _Call) -> Iterator[None]:
+    """Write the call's rows where a recorder is active, and keep its hooks still inside."""
+    recorder = current()
+    if recorder is None:
+        yield
+        return
+    plan = call.plan
+    log = call.log = ExecutionLog(recorder, plan.bound, plan.place, call.group)
+    with recorder.silent(), log.collective(plan.op, call.tensor, call.output):
+        yield
+
+
+class _Call:
+    """One execution at one rank: its memory, and the loop over its actions."""
+
+    def __init__(
+        self, plan: _Plan, group: ProcessGroup, tensor: Tensor, output: Tensor | None
+    ) -> None:
+        self.plan = plan
+        self.group = group
+        self.tensor = tensor
+        self.output = output
+        self.log: ExecutionLog | None = None
+
+    def run(self) -> None:
+        """Do the actions, then write the output back where it was not computed in place."""
+        given = self.tensor.detach().contiguous().view(-1)
+        result = self._lay_out(given)
+        if self.plan.is_batched:
+            self._loop_batched()
+        else:
+            self._loop()
+        if self.output is None:
+            return
+        if self.plan.op == "AVG" and self.plan.bound.schedule.kind.reduces:
+            is_exact = result.is_floating_point() or result.is_complex()
+            size = self.plan.bound.schedule.group_size
+            result.div_(size, rounding_mode=None if is_exact else "trunc")
+        if result.data_ptr() != self.output.data_ptr():
+            self.output.copy_(result.view(self.output.shape))
+
+    def _lay_out(self, given: Tensor) -> Tensor:
+        """Put the input where the schedule wants it, make room for the rest, return the output.
+
+        Args:
+            given: The rank's tensor, contiguous and flat.
+        """
+        program = self.plan.program
+        if self.output is None:
+            result = given[:0]
+        elif self.output is self.tensor:
+            result = given
+        elif self.output.is_contiguous():
+            result = self.output.detach().view(-1)
+        else:
+            result = given.new_empty(self.output.numel())
+        if result is not given and self.output is not None:
+            for start, to, count in program.copies:
+                result[to : to + count].copy_(given[start : start + count])
+        scratch = given.new_empty(program.scratch_elements)
+        self.buffers = (given.clone() if program.writes_input else given, result, scratch)
+        size = program.staging_elements
+        room = given.new_empty(program.n_staging * size)
+        self.staging = [room[k * size : (k + 1) * size] for k in range(program.n_staging)]
+        return result
+
+    def _view(self, piece: Piece) -> Tensor:
+        return self.buffers[piece.buffer][piece.start : piece.stop]
+
+    def _views(self, action: Action) -> list[Tensor]:
+        return [self._view(piece) for part in action.parts for piece in part.pieces]
+
+    def _loop(self) -> None:
+        group, log = self.group, self.log
+        works: dict[int, Any] = {}
+        for action in self.plan.program.actions:
+            do, key = action.do, action.key
+            if do is Do.START:
+                data = self._outgoing(action)
+                works[key] = group.send([data], action.peer, _tag(action))
+            elif do is Do.POST:
+                data = self._incoming(action)
+                works[key] = group.recv([data], action.peer, _tag(action))
+            elif do is Do.SNAP:
+                self._snap(action)
+            else:
+                work = works.pop(key, None)
+                if work is not None:
+                    work.wait()
+                if do is Do.WRITE:
+                    self._write(action)
+                elif log is not None:
+                    log.sent(action)
+
+    def _loop_batched(self) -> None:
+        """As `_loop`, with what starts at one time issued together."""
+        import torch.distributed as dist
+
+        works: dict[int, Any] = {}
+        for actions in batches(self.plan.program):
+            do = actions[0].do
+            if do in (Do.START, Do.POST):
+                messages = []
+                for action in actions:
+                    is_send = action.do is Do.START
+                    data = self._outgoing(action) if is_send else self._incoming(action)
+                    peer = dist.get_global_rank(self.group, action.peer)
+                    messages.append(
+                        dist.P2POp(
+                            dist.isend if is_send else dist.irecv,
+                            data,
+                            peer,
+                            self.group,
+                            _tag(action),
+                        )
+                    )
+                issued = dist.batch_isend_irecv(messages)
+                for k, action in enumerate(actions):
+                    works[action.key] = issued[k if len(issued) == len(actions) else 0]
+                continue
+            for action in actions:
+                work = works.pop(action.key, None)
+                if work is not None:
+                    work.wait()
+                if do is Do.SNAP:
+                    self._snap(action)
+                elif do is Do.WRITE:
+                    self._write(action)
+                elif self.log is not None:
+                    self.log.sent(action)
+
+    def _outgoing(self, action: Action) -> Tensor:
+        """Return what a message carries: straight from its slots, or packed."""
+        import torch
+
+        views = self._views(action)
+        if self.log is not None:
+            self.log.started(action, views)
+        if len(views) == 1:
+            return views[0]
+        return torch.cat(views) if views else self.buffers[0][:0]
+
+    def _incoming(self, action: Action) -> Tensor:
+        """Return where a message arrives: in its slots, or in a staging buffer."""
+        if self.log is not None:
+            self.log.posted(action, [] if action.staging is not None else self._views(action))
+        if action.staging is not None:
+            return self.staging[action.staging][: action.elements]
+        return next(iter(self._views(action)), self.buffers[0][:0])
+
+    def _snap(self, action: Action) -> None:
+        assert action.staging is not None
+        room, at = self.staging[action.staging], 0
+        for view in self._views(action):
+            room[at : at + len(view)].copy_(view)
+            at += len(view)
+
+    def _write(self, action: Action) -> None:
+        """Copy or reduce what arrived into its slots."""
+        log = self.log
+        staged = None if action.staging is None else self.staging[action.staging]
+        at = 0
+        for part in action.parts:
+            slots = [self._view(piece) for piece in part.pieces]
+            if staged is None:
+                if log is not None:
+                    log.arrived(action, part, slots, None)
+                    log.written(action, part, slots)
+                continue
+            arrived = []
+            for view in slots:
+                arrived.append(staged[at : at + len(view)])
+                at += len(view)
+            if log is not None:
+                log.arrived(action, part, arrived, slots)
+            for view, data in zip(slots, arrived, strict=True):
+                if part.reduces:
+                    self.plan.combine(view, data)
+                else:
+                    view.copy_(data)
+            if log is not None:
+                log.written(action, part, slots)
+
+
+def _tag(action: Action) -> int:
+    return FIRST_TAG + action.tag % _N_TAGS
+
+
+def _combine(op: str) -> Combine:
+    """Return the function that combines what arrived into a slot, in place."""
+    import torch
+
+    if op == "PRODUCT":
+        return lambda slot, data: slot.mul_(data)
+    if op in ("MIN", "MAX"):
+        pick = torch.minimum if op == "MIN" else torch.maximum
+        return lambda slot, data: pick(slot, data, out=slot)
+    return lambda slot, data: slot.add_(data)
