@@ -141,7 +141,8 @@ class Column:
         if isinstance(cells, np.ndarray) and cells.dtype != object:
             return Column(type, cells.astype(_NUMPY[type]), np.ones(n, np.bool_))
         valid = np.fromiter((c is not None for c in cells), np.bool_, n)
-        values = np.fromiter((0 if c is None else c for c in cells), _NUMPY[type], n)
+        filled = (0 if c is None else c for c in cells)
+        values: Array = np.fromiter(filled, _NUMPY[type], n)
         return Column(type, values, valid)
 
 

@@ -74,28 +74,25 @@ def common_calls(a: Side, b: Side) -> CommonCalls:
     used = [set(np.unique(n[n > 0]).tolist()) for n in numbers]
     keys = _call_keys(a, b, numbers[0], numbers[1])
     calls: list[CommonCall] = []
-    of_row = [np.full(len(side.rows), NO_CALL, np.int64) for side in (a, b)]
     listed = [_calls_of(side, key, n) for side, key, n in zip((a, b), keys, numbers, strict=True)]
-    index_maps: list[dict[int, int]] = [{}, {}]
-    for stream in sorted({(c.group, c.attempt) for side in listed for c in side}):
+    index_maps: tuple[dict[int, int], dict[int, int]] = ({}, {})
+    for stream in sorted({(call.group, call.attempt) for side in listed for call in side}):
         ours, theirs = ([c for c in side if (c.group, c.attempt) == stream] for side in listed)
         names = sorted({c.name for c in ours + theirs})
-        sequences = [[names.index(c.name) for c in side] for side in (ours, theirs)]
-        for i, j in align(sequences[0], sequences[1]):
+        tokens = [[names.index(c.name) for c in side] for side in (ours, theirs)]
+        for i, j in align(tokens[0], tokens[1]):
             one, two = (None if i is None else ours[i]), (None if j is None else theirs[j])
             if one is not None and two is not None and one.name == two.name:
                 index_maps[0][one.key] = index_maps[1][two.key] = len(calls)
                 calls.append(CommonCall(stream[0], one.name, one.row, two.row))
                 continue
-            for side, call in enumerate((one, two)):
-                if call is not None:
-                    index_maps[side][call.key] = len(calls)
-                    rows = (call.row, None) if side == 0 else (None, call.row)
-                    calls.append(CommonCall(stream[0], call.name, *rows))
-    for side, key in enumerate(keys):
-        distinct, inverse = np.unique(key, return_inverse=True)
-        found = [index_maps[side].get(k, NO_CALL) for k in distinct.tolist()]
-        of_row[side] = np.array(found or [NO_CALL], np.int64)[inverse] if len(key) else of_row[side]
+            if one is not None:
+                index_maps[0][one.key] = len(calls)
+                calls.append(CommonCall(stream[0], one.name, one.row, None))
+            if two is not None:
+                index_maps[1][two.key] = len(calls)
+                calls.append(CommonCall(stream[0], two.name, None, two.row))
+    of_row = [_numbered(key, table) for key, table in zip(keys, index_maps, strict=True)]
     return CommonCalls(
         groups,
         numbers[0],
@@ -107,6 +104,13 @@ def common_calls(a: Side, b: Side) -> CommonCalls:
         sorted(used[1] - used[0]),
         notes,
     )
+
+
+def _numbered(key: Rows, numbers: dict[int, int]) -> Rows:
+    """Return the number of each key, NO_CALL where it has none."""
+    distinct, inverse = np.unique(key, return_inverse=True)
+    table = np.array([numbers.get(k, NO_CALL) for k in distinct.tolist()], np.int64)
+    return table[inverse] if len(key) else np.zeros(0, np.int64)
 
 
 class _Listed(NamedTuple):

@@ -153,7 +153,7 @@ class Finder:
         kind = self.a.trace.events["kind"]
         calls = kind.where(Kind.COLLECTIVE.value) | kind.where(Kind.GROUP.value)
         outside = ~self.a.trace.events["coll_seq"].valid
-        asks = (calls | outside)[events.a]
+        asks: Mask = (calls | outside)[events.a]
         everything = np.ones(len(events.a), np.bool_)
         names = [(name, asks) for name in _CALL_COLUMNS]
         names += [(name, everything) for name in (*_ROW_COLUMNS, "status")]

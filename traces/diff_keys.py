@@ -94,7 +94,7 @@ def _occurrences(key: Rows) -> Rows:
     new = np.ones(len(key), np.bool_)
     new[1:] = key[1:] != key[:-1]
     starts = np.flatnonzero(new)
-    return np.arange(len(key)) - starts[np.cumsum(new) - 1]
+    return np.asarray(np.arange(len(key)) - starts[np.cumsum(new) - 1])
 
 
 def unequal(a: Column, rows_a: Rows, b: Column, rows_b: Rows) -> Mask:
@@ -132,7 +132,7 @@ def _unequal_lists(a: Column, rows_a: Rows, b: Column, rows_b: Rows) -> Mask:
             items_b, _ = gather(b, rows_b[block])
             differ[block] = np.logical_or.reduceat(items_a != items_b, starts)
         start = stop
-    return differ
+    return np.asarray(differ)
 
 
 def _items(column: Column, row: int) -> Array:

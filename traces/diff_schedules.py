@@ -19,7 +19,7 @@ def diff_schedules(a: HasText, b: HasText, limit: int) -> TraceDiff:
     """Compare two schedules line by line, aligned where one has lines that the other lacks."""
     lines_a, lines_b = a.to_text().splitlines(), b.to_text().splitlines()
     found = []
-    for i, j in align(lines_a, lines_b):
+    for i, j in align(_aligned_by(lines_a), _aligned_by(lines_b)):
         ours = None if i is None else lines_a[i]
         theirs = None if j is None else lines_b[j]
         if ours != theirs:
@@ -43,6 +43,11 @@ def _difference(a: str | None, b: str | None, i: int | None, j: int | None) -> D
     lines = (None if i is None else i + 1, None if j is None else j + 1)
     step = _step(b if a is None else a)
     return Difference(What.LINE, text, a, b, step=step, line_a=lines[0], line_b=lines[1])
+
+
+def _aligned_by(lines: list[str]) -> list[str]:
+    """Return what lines are aligned by: transfers as they are, the header's by their names."""
+    return [line if line[:1].isdigit() else line.split(" ", 1)[0] for line in lines]
 
 
 def _quoted(line: str | None) -> str:

@@ -216,7 +216,7 @@ def values_sentence(
     tolerance: Tolerance,
 ) -> str:
     """Return the sentence for values that differ: how many, the first, and by how much."""
-    name = f"{where(b, row_b)}: the values of {state_name(b, state_b, row_b)} differ"
+    name = f"{where(b, row_b)}: {state_name(b, state_b, row_b)} differs"
     one, two = a.values(state_a), b.values(state_b)
     if one is None or two is None or one.size == 0 or one.size != two.size:
         digests = [t.digest(s) for t, s in ((a, state_a), (b, state_b))]

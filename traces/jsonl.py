@@ -75,8 +75,8 @@ def _reader_struct(name: str, specs: Sequence[ColumnSpec], *more: Any) -> Any:
     return msgspec.defstruct(name, [*fields, *more], gc=False, forbid_unknown_fields=True)
 
 
-_State = _reader_struct("State", _STATE_SPECS)
-_Event = _reader_struct("Event", EVENTS, ("states", list[_State], []))
+_State: Any = _reader_struct("State", _STATE_SPECS)
+_Event: Any = _reader_struct("Event", EVENTS, ("states", list.__class_getitem__(_State), []))
 _EVENT_LINES = msgspec.json.Decoder(_Event)
 
 

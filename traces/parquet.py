@@ -260,11 +260,11 @@ def _binary_items(part: Any) -> Array:
     """Return the bytes of all cells of a large_binary array, one after the other."""
     offsets = np.frombuffer(part.buffers()[1], np.int64)[part.offset : part.offset + len(part) + 1]
     data = part.buffers()[2]
-    items = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    items: Array = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     if part.null_count and (np.diff(offsets)[~part.is_valid().to_numpy(False)] > 0).any():
         keep = np.repeat(part.is_valid().to_numpy(False), np.diff(offsets))
-        return items[offsets[0] : offsets[-1]][keep]
-    return items[offsets[0] : offsets[-1]]
+        return np.asarray(items[offsets[0] : offsets[-1]][keep])
+    return np.asarray(items[offsets[0] : offsets[-1]])
 
 
 def _no_nulls(items: Any) -> Any:
