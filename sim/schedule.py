@@ -14,89 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ScheduleError
+from .checks import check
 from .collectives import Collective, collective
+from .rows import Ints, Messages, SlotLists, Slots, Transfer, columns_of, messages_of
 
 if TYPE_CHECKING:
     from .bind import BoundSchedule, Splits
 
-Ints = npt.NDArray[np.int64]
-
-
-class Transfer(NamedTuple):
-    """One row of a schedule: `n_slots` slots of `src` go to slots of `dst`.
-
-    With `src == dst` it is a local copy or reduce.
-    """
-
-    step: int
-    channel: int
-    src: int
-    dst: int
-    src_slot: int
-    dst_slot: int
-    n_slots: int = 1
-    reduce: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """The slots of a buffer at each rank: one list for all, or one list a rank."""
-
-    lists: tuple[tuple[int, ...], ...]
-
-    def __getitem__(self, place: int) -> tuple[int, ...]:
-        return self.lists[0 if len(self.lists) == 1 else place]
-
-    @staticmethod
-    def of(slots: SlotLists, group_size: int) -> Slots:
-        """Return Slots from one list of slots, or from one list a rank; equal lists become one."""
-        if isinstance(slots, Slots):
-            return slots
-        items: list[Any] = list(slots)
-        if not items or isinstance(items[0], int | np.integer):
-            return Slots((tuple(int(slot) for slot in items),))
-        lists = tuple(tuple(int(slot) for slot in rank) for rank in items)
-        if len(lists) != group_size:
-            raise ScheduleError(f"{len(lists)} lists of slots for {group_size} ranks")
-        return Slots(lists[:1] if len(set(lists)) == 1 else lists)
-
-
-SlotLists = Slots | Iterable[int] | Sequence[Iterable[int]]
-
-
-class Messages(NamedTuple):
-    """How rows travel together.
-
-    Attributes:
-        of_row: Number of the message that a row travels in, over the whole schedule, (rows,);
-            local rows have numbers of their own.
-        part: Place of the row within its message, (rows,).
-        ordinal: k of "the k-th message from src to dst on this channel", (rows,).
-        first_row: First row of each message, (messages,).
-    """
-
-    of_row: Ints
-    part: Ints
-    ordinal: Ints
-    first_row: Ints
-
-
-_ROW = (
-    ("step", np.int32),
-    ("channel", np.int16),
-    ("src", np.int32),
-    ("dst", np.int32),
-    ("src_slot", np.int32),
-    ("dst_slot", np.int32),
-    ("n_slots", np.int32),
-    ("reduce", np.bool_),
-)
+__all__ = ["Ints", "Messages", "Schedule", "SlotLists", "Slots", "Transfer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +120,7 @@ class Schedule:
         """
         if group_size < 1:
             raise ScheduleError(f"group size is {group_size}, expected 1 or more")
-        columns = _columns(rows)
+        columns = columns_of(rows)
         order = np.argsort(columns["step"], kind="stable")
         position = np.empty_like(order)
         position[order] = np.arange(len(order))
@@ -216,104 +147,10 @@ class Schedule:
         )
 
     def __post_init__(self) -> None:
-        kind = collective(self.collective)
-        if kind.rooted and (self.root is None or not 0 <= self.root < self.group_size):
-            raise ScheduleError(
-                f"root of {self.collective} is {self.root}, expected 0 to {self.group_size - 1}"
-            )
-        if not kind.rooted and self.root is not None:
-            raise ScheduleError(f"{self.collective} has no root, found {self.root}")
-        if self.window < 1:
-            raise ScheduleError(f"window is {self.window}, expected 1 or more")
-        self._check_rows()
-        self._check_buffers()
-        self._check_after()
-
-    def _check_rows(self) -> None:
-        limits = (
-            ("step", 0, None),
-            ("channel", 0, None),
-            ("src", 0, self.n_places),
-            ("dst", 0, self.n_places),
-            ("src_slot", 0, None),
-            ("dst_slot", 0, None),
-            ("n_slots", 1, None),
-        )
-        for name, low, high in limits:
-            values = getattr(self, name)
-            bad = (values < low) if high is None else (values < low) | (values >= high)
-            if bad.any():
-                row = int(np.flatnonzero(bad)[0])
-                upto = "or more" if high is None else f"to {high - 1}"
-                raise ScheduleError(
-                    f"row {row}: {name} is {values[row]}, expected {low} {upto}",
-                    step=int(self.step[row]),
-                )
-        for end, slot in (("src", self.src_slot), ("dst", self.dst_slot)):
-            self._check_slots(end, getattr(self, end), slot)
-
-    def _check_slots(self, end: str, places: Ints, slots: Ints) -> None:
-        declared = self._declared
-        ranks = places < self.group_size
-        bad = np.zeros(len(self), np.bool_)
-        bad[ranks] = (slots + self.n_slots)[ranks] > declared[places[ranks]]
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            place = int(places[row])
-            raise ScheduleError(
-                f"row {row}: {end}_slot {slots[row]} with {self.n_slots[row]} slot(s) is beyond "
-                f"the {declared[place]} slots of rank {place}",
-                place=place,
-                step=int(self.step[row]),
-            )
-
-    def _check_buffers(self) -> None:
-        sizes = {}
-        for name in ("input", "output"):
-            has = self.kind.has_input if name == "input" else self.kind.has_output
-            slots: Slots = getattr(self, name)
-            ranks = [rank for rank in range(self.group_size) if has(rank, self.root)]
-            lengths = {len(slots[rank]): rank for rank in reversed(ranks)}
-            if len(lengths) > 1:
-                raise ScheduleError(f"{name} lists differ in length: {sorted(lengths)}")
-            sizes[name] = next(iter(lengths))
-            for rank in ranks[: len(slots.lists)] if len(slots.lists) == 1 else ranks:
-                if len(set(slots[rank])) < len(slots[rank]):
-                    raise ScheduleError(f"rank {rank}: {name} names a slot twice", place=rank)
-        if self.kind.receives == "transposed" and sizes["input"] % self.group_size:
-            raise ScheduleError(
-                f"{self.collective}: {sizes['input']} input slots, expected a multiple of "
-                f"{self.group_size}: as many for each receiver"
-            )
-        due = self.kind.n_output(self.group_size, sizes["input"])
-        if sizes["output"] != due:
-            raise ScheduleError(
-                f"{self.collective}: {sizes['output']} output slots for {sizes['input']} input "
-                f"slots on {self.group_size} ranks, expected {due:g}"
-            )
-        if self.chunk_elements is not None and (
-            self.chunk_elements.shape != (self.n_chunks,) or (self.chunk_elements < 0).any()
-        ):
-            raise ScheduleError(
-                f"{self.chunk_elements.size} chunk sizes for {self.n_chunks} chunks, expected one "
-                "each, 0 or more"
-            )
-
-    def _check_after(self) -> None:
-        row, earlier = self.after[:, 0], self.after[:, 1]
-        here = self.src[row]
-        apart = (self.src[earlier] != here) & (self.dst[earlier] != here)
-        if apart.any():
-            pair = int(np.flatnonzero(apart)[0])
-            raise ScheduleError(
-                f"row {row[pair]}: waits for row {earlier[pair]}, which neither begins nor ends at "
-                f"its sender, rank {here[pair]}",
-                place=int(here[pair]),
-                step=int(self.step[row[pair]]),
-            )
+        check(self)
 
     @cached_property
-    def _declared(self) -> Ints:
+    def n_declared(self) -> Ints:
         """Slots of each rank: one more than the last that a list names, (ranks,)."""
         counts = [
             np.array([max(one, default=-1) + 1 for one in slots.lists], np.int64)
@@ -342,7 +179,7 @@ class Schedule:
     @cached_property
     def slots_a_place(self) -> int:
         """Slots of the place that has most, so that (place, slot) can index one array."""
-        declared = int(self._declared.max())
+        declared = int(self.n_declared.max())
         ends = (self.src_slot + self.n_slots, self.dst_slot + self.n_slots)
         return max(declared, *(int(end.max(initial=0)) for end in ends))
 
@@ -384,28 +221,14 @@ class Schedule:
     @property
     def transfers(self) -> list[Transfer]:
         """The rows as Transfers, in program order."""
-        columns = [getattr(self, name).tolist() for name, _ in _ROW]
+        columns = [getattr(self, name).tolist() for name in Transfer._fields]
         return [Transfer(*row) for row in zip(*columns, strict=True)]
 
     @cached_property
     def messages(self) -> Messages:
         """How the rows travel together."""
-        key = np.stack([self.step, self.channel, self.src, self.dst]).astype(np.int64)
-        local = self.src == self.dst
-        order = np.lexsort((np.arange(len(self)), key[3], key[2], key[1], key[0]))
-        sorted_key = key[:, order]
-        new = np.ones(len(self), np.bool_)
-        new[1:] = (np.diff(sorted_key, axis=1) != 0).any(axis=0) | local[order][1:]
-        first = order[new]  # the first row of each message, since the sort is by row last
-        group = np.cumsum(new) - 1
-        rank = np.argsort(np.argsort(first, kind="stable"), kind="stable")
-        of_row = np.empty(len(self), np.int64)
-        of_row[order] = rank[group]
-        part = np.empty(len(self), np.int64)
-        start = np.flatnonzero(new)
-        part[order] = np.arange(len(self)) - start[group]
-        first_row = np.sort(first)
-        return Messages(of_row, part, _ordinals(self, first_row)[of_row], first_row)
+        lane = (self.channel.astype(np.int64) * self.n_places + self.src) * self.n_places + self.dst
+        return messages_of(self.step, lane, self.src == self.dst)
 
     def bind(
         self, count: int, dtype: str = "float32", splits: Splits | None = None
@@ -428,33 +251,3 @@ class Schedule:
 
     def __hash__(self) -> int:
         return hash((self.collective, self.algorithm, self.group_size, len(self)))
-
-
-def _columns(rows: Iterable[Transfer] | Sequence[npt.ArrayLike]) -> dict[str, Any]:
-    """Return the eight columns of the rows, by name."""
-    items: list[Any] = list(rows)
-    if items and isinstance(items[0], tuple):
-        given = list(zip(*(Transfer(*item) for item in items), strict=True))
-    else:
-        given = items or [[] for _ in _ROW]
-    if len(given) != len(_ROW):
-        raise ScheduleError(f"{len(given)} columns of rows, expected {len(_ROW)}")
-    arrays = np.broadcast_arrays(*(np.asarray(column) for column in given))
-    return {
-        name: np.ascontiguousarray(array.reshape(-1), dtype)
-        for (name, dtype), array in zip(_ROW, arrays, strict=True)
-    }
-
-
-def _ordinals(schedule: Schedule, first_row: Ints) -> Ints:
-    """Return, for each message, how many went before it on its (channel, src, dst)."""
-    keys = (schedule.channel[first_row], schedule.src[first_row], schedule.dst[first_row])
-    order = np.lexsort((first_row, *keys[::-1]))
-    new = np.zeros(len(order), np.bool_)
-    new[:1] = True
-    for key in keys:
-        new[1:] |= np.diff(key[order]) != 0
-    start = np.flatnonzero(new)
-    ordinal = np.empty(len(order), np.int64)
-    ordinal[order] = np.arange(len(order)) - start[np.cumsum(new) - 1]
-    return ordinal

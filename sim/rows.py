@@ -1,0 +1,135 @@
+"""The rows of a schedule, one by one and as columns, and the slots of its buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ScheduleError
+
+Ints = npt.NDArray[np.int64]
+
+
+class Transfer(NamedTuple):
+    """One row of a schedule: `n_slots` slots of `src` go to slots of `dst`.
+
+    With `src == dst` it is a local copy or reduce.
+    """
+
+    step: int
+    channel: int
+    src: int
+    dst: int
+    src_slot: int
+    dst_slot: int
+    n_slots: int = 1
+    reduce: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of a buffer at each rank: one list for all, or one list a rank."""
+
+    lists: tuple[tuple[int, ...], ...]
+
+    def __getitem__(self, place: int) -> tuple[int, ...]:
+        return self.lists[0 if len(self.lists) == 1 else place]
+
+    @staticmethod
+    def of(slots: SlotLists, group_size: int) -> Slots:
+        """Return Slots from one list of slots, or from one list a rank; equal lists become one."""
+        if isinstance(slots, Slots):
+            return slots
+        items: list[Any] = list(slots)
+        if not items or isinstance(items[0], int | np.integer):
+            return Slots((tuple(int(slot) for slot in items),))
+        lists = tuple(tuple(int(slot) for slot in rank) for rank in items)
+        if len(lists) != group_size:
+            raise ScheduleError(f"{len(lists)} lists of slots for {group_size} ranks")
+        return Slots(lists[:1] if len(set(lists)) == 1 else lists)
+
+
+SlotLists = Slots | Iterable[int] | Sequence[Iterable[int]]
+
+
+class Messages(NamedTuple):
+    """How rows travel together.
+
+    Attributes:
+        of_row: Number of the message that a row travels in, over the whole schedule, (rows,);
+            local rows have numbers of their own.
+        part: Place of the row within its message, (rows,).
+        ordinal: k of "the k-th message from src to dst on this channel", (rows,).
+        first_row: First row of each message, (messages,).
+    """
+
+    of_row: Ints
+    part: Ints
+    ordinal: Ints
+    first_row: Ints
+
+
+_ROW = (
+    ("step", np.int32),
+    ("channel", np.int16),
+    ("src", np.int32),
+    ("dst", np.int32),
+    ("src_slot", np.int32),
+    ("dst_slot", np.int32),
+    ("n_slots", np.int32),
+    ("reduce", np.bool_),
+)
+
+
+def columns_of(rows: Iterable[Transfer] | Sequence[npt.ArrayLike]) -> dict[str, Any]:
+    """Return the eight columns of the rows, by name."""
+    items: list[Any] = list(rows)
+    if items and isinstance(items[0], tuple):
+        given = list(zip(*(Transfer(*item) for item in items), strict=True))
+    else:
+        given = items or [[] for _ in _ROW]
+    if len(given) != len(_ROW):
+        raise ScheduleError(f"{len(given)} columns of rows, expected {len(_ROW)}")
+    arrays = np.broadcast_arrays(*(np.asarray(column) for column in given))
+    return {
+        name: _fitted(name, array.reshape(-1), dtype)
+        for (name, dtype), array in zip(_ROW, arrays, strict=True)
+    }
+
+
+def _fitted(name: str, array: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
+    """Return a column in its dtype, refusing what that cannot hold."""
+    fitted = np.ascontiguousarray(array, dtype)
+    if array.dtype != fitted.dtype and (fitted != array).any():
+        row = int(np.flatnonzero(fitted != array)[0])
+        raise ScheduleError(f"row {row}: {name} is {array[row]}, expected a {fitted.dtype}")
+    return fitted
+
+
+def messages_of(step: Ints, lane: Ints, local: npt.NDArray[np.bool_]) -> Messages:
+    """Return how rows travel together.
+
+    Args:
+        step: Step of each row, rising.
+        lane: Number of the row's (channel, src, dst).
+        local: Whether the row stays at its place.
+    """
+    # By lane, and within one in program order: rows of one message lie side by side.
+    order = np.argsort(lane, kind="stable")
+    lane, step = lane[order], step[order]
+    new_lane, new = np.ones(len(order), np.bool_), np.ones(len(order), np.bool_)
+    new_lane[1:] = np.diff(lane) != 0
+    new[1:] = new_lane[1:] | (np.diff(step) != 0) | local[order][1:]
+    begins = np.zeros(len(order), np.bool_)
+    begins[order[new]] = True
+    number = np.cumsum(begins) - 1
+    group = np.cumsum(new) - 1
+    of_row, part, ordinal = (np.empty(len(order), np.int64) for _ in range(3))
+    of_row[order] = number[order[new]][group]
+    part[order] = np.arange(len(order)) - np.flatnonzero(new)[group]
+    ordinal[order] = group - group[new_lane][np.cumsum(new_lane) - 1]
+    return Messages(of_row, part, ordinal, np.flatnonzero(begins))
