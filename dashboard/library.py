@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import tempfile
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
@@ -117,7 +119,7 @@ class Library:
         self.root = (given.absolute().parent if self.only else given).resolve()
         self._uploads: dict[int, Path] = {}
         self._numbers = itertools.count(1)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._drawer: Path | None = None
         self._traces = Cache(8)
         self._films = Cache(32)
         self._stories = Cache(32)
@@ -227,11 +229,12 @@ class Library:
         if len(content) > MAX_UPLOAD_BYTES:
             limit, size = format_bytes(MAX_UPLOAD_BYTES), format_bytes(len(content))
             raise Refused(f"{name} has {size}; up to {limit} can be dropped here")
-        if self._temporary is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="chunkscope-")
+        if self._drawer is None:
+            self._drawer = Path(tempfile.mkdtemp(prefix="chunkscope-"))
+            weakref.finalize(self, shutil.rmtree, self._drawer, ignore_errors=True)
         number = next(self._numbers)
         suffix = Path(name).suffix.lower()
-        path = Path(self._temporary.name) / f"{number}{suffix if suffix in SUFFIXES else ''}"
+        path = self._drawer / f"{number}{suffix if suffix in SUFFIXES else ''}"
         path.write_bytes(content)
         try:
             read(path)

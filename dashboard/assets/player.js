@@ -410,7 +410,7 @@
       this.select.onchange = () => player.setSpeed(Number(this.select.value));
       const scrub = (event) => {
         const box = this.track.getBoundingClientRect();
-        player.scrub(((event.clientX - box.left) / box.width) * player.film.duration);
+        player.scrub(this.moment((event.clientX - box.left) / box.width));
       };
       this.track.onpointerdown = (event) => {
         if (event.button) return;
@@ -428,8 +428,18 @@
       };
     }
 
+    /* Where a film time lies on the track, 0 to 1: the steps fill it, the holds at both ends do
+       not show. */
+    share(t) { return clamp((t - this.from) / (this.to - this.from), 0, 1); }
+
+    moment(share) {
+      if (share <= 0) return 0;
+      return share >= 1 ? this.player.film.duration : this.from + share * (this.to - this.from);
+    }
+
     load(film) {
-      const whole = film.duration;
+      this.from = film.steps.length ? film.steps[0].start_s : 0;
+      this.to = film.steps.length ? film.steps.at(-1).end_s : film.duration;
       const steps = segments(film);
       this.fills = [];
       this.track.innerHTML = "";
@@ -437,8 +447,9 @@
         const next = steps[k + 1];
         const gap = !next ? 0 : next.phase !== step.phase ? 12 : 3;
         const segment = make("div", "cs-segment");
-        segment.style.left = `${(100 * step.start_s) / whole}%`;
-        segment.style.width = `calc(${(100 * (step.end_s - step.start_s)) / whole}% - ${gap}px)`;
+        const [left, right] = [this.share(step.start_s), this.share(step.end_s)];
+        segment.style.left = `${100 * left}%`;
+        segment.style.width = `calc(${100 * (right - left)}% - ${gap}px)`;
         const fill = make("div", "cs-fill");
         segment.append(fill);
         this.track.append(segment);
@@ -448,14 +459,14 @@
         const label = make("span", end ? "cs-phase cs-phase-end" : "cs-phase");
         label.textContent = name;
         if (end) label.style.right = "0";
-        else label.style.left = `${(100 * start_s) / whole}%`;
+        else label.style.left = `${100 * this.share(start_s)}%`;
         this.track.append(label);
         return { label, start_s, end_s };
       });
       if (steps.length < film.steps.length) this.ticks(film);
       this.knob = make("div", "cs-knob");
       this.track.append(this.knob);
-      this.track.setAttribute("aria-valuemax", String(Math.round(1000 * whole) / 1000));
+      this.track.setAttribute("aria-valuemax", String(Math.round(1000 * film.duration) / 1000));
       this.options(film);
     }
 
@@ -463,7 +474,7 @@
       const every = Math.ceil(film.steps.length / 64);
       film.steps.filter((_, k) => k % every === 0).forEach((step) => {
         const tick = make("i", "cs-tick");
-        tick.style.left = `${(100 * step.start_s) / film.duration}%`;
+        tick.style.left = `${100 * this.share(step.start_s)}%`;
         this.track.append(tick);
       });
     }
@@ -488,10 +499,10 @@
         const part = clamp((t - start_s) / (end_s - start_s), 0, 1);
         fill.style.width = `${100 * part}%`;
       }
-      this.knob.style.left = `${(100 * t) / film.duration}%`;
+      this.knob.style.left = `${100 * this.share(t)}%`;
       for (const { label, start_s, end_s } of this.labels) {
-        const last = end_s >= film.duration - 1e-6;
-        label.classList.toggle("cs-on", start_s <= t && (t < end_s || last));
+        const now = clamp(t, this.from, this.to - 1e-9);
+        label.classList.toggle("cs-on", start_s <= now && now < end_s);
       }
       const now = clockText(clock, traceNs(clock, t));
       const end = `${clockText(clock, clock.ns.at(-1))} ${clock.unit}`;
@@ -822,11 +833,13 @@
       const url = new URL(window.location.href);
       const { clock } = this.film;
       const ns = this.ns;
-      url.searchParams.set("t", String(Number((ns / 1000).toFixed(4))));
+      url.searchParams.delete("t");
+      url.searchParams.delete("s");
+      if (this.t > 0) url.searchParams.set("t", String(Number((ns / 1000).toFixed(4))));
       // Where the trace's time stands still, the film's own time says which moment is meant.
-      if (Math.abs(filmSeconds(clock, ns) - this.t) > 1e-3) {
+      if (this.t > 0 && Math.abs(filmSeconds(clock, ns) - this.t) > 1e-3) {
         url.searchParams.set("s", this.t.toFixed(3));
-      } else url.searchParams.delete("s");
+      }
       const key = refKey(this.film.refs[this.selected]);
       if (key) url.searchParams.set("m", key);
       else url.searchParams.delete("m");

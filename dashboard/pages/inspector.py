@@ -160,7 +160,7 @@ def _time(details: MessageDetails) -> Component | None:
     else:
         travelled = f"travelled {format_ns(details.ended_ns - details.started_ns)}"
         rows.append(("Ended", _ns(details.ended_ns), travelled))
-    return _section([_timeline(details), _rows(rows)], "Time")
+    return _section(html.Div([_timeline(details), _rows(rows)]), "Time")
 
 
 def _timeline(details: MessageDetails) -> Component | None:
@@ -335,6 +335,8 @@ def _numbers(values: Sequence[Any]) -> list[str]:
 def _number(value: float | None) -> str:
     if value is None:
         return ""
+    if float(value).is_integer() and abs(value) < 1e7:
+        return f"{value:.1f}"
     if value == 0 or 1e-3 <= abs(value) < 1e6:
         return f"{value:.4f}" if abs(value) < 1e3 else f"{value:.1f}"
     return f"{value:.3g}"
