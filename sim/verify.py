@@ -216,11 +216,14 @@ def _walk(moved: Moves, order: list[Wave], keep: Bits, state: Bits) -> Iterator[
     """Make all moves on `state`; yield those that add what is there, and the bits in both."""
     payload = np.empty(len(moved.row), np.uint64)
     for reads, writes in order:
-        payload[reads] = state[moved.src[reads]]
-        carried, cells = payload[writes], moved.dst[writes]
-        old = state[cells] & keep[writes]
-        both = old & carried
+        carried = state.take(moved.src[reads])
+        if reads is not writes:  # some of it is written by a later wave
+            payload[reads] = carried
+            carried = payload[writes]
+        cells = moved.dst[writes]
+        old = state.take(cells) & keep[writes]
         state[cells] = old | carried
+        both = old & carried
         if both.any():
             first = writes.start if isinstance(writes, slice) else writes
             for k in np.flatnonzero(both).tolist():

@@ -213,6 +213,38 @@ def test_a_valid_schedule_is_right_in_any_order(
 # Mutations
 
 
+def two_channels() -> Schedule:
+    """Up on channel 0, two slots a row; down on channel 1, which waits for it."""
+    up = [Transfer(0, 0, rank, 0, 0, 0, 2, True) for rank in (1, 2)]
+    down = [Transfer(0, 1, 0, rank, 0, 0, 2) for rank in (1, 2)]
+    return Schedule.of(
+        "all_reduce",
+        "star",
+        3,
+        up + down,
+        input=[0, 1],
+        output=[0, 1],
+        after=[(row, earlier) for row in (2, 3) for earlier in (0, 1)],
+    )
+
+
+@st.composite
+def mutants_of_channels(draw: st.DrawFn) -> Schedule:
+    star = two_channels()
+    rows = star.transfers
+    at = draw(st.integers(0, 3))
+    change = draw(
+        st.sampled_from(
+            [{"channel": 0}, {"channel": 1}, {"step": 1}, {"step": 2}, {"n_slots": 1}, {}]
+        )
+    )
+    rows[at] = rows[at]._replace(**change)
+    pairs = [(2, 0), (2, 1), (3, 0), (3, 1), (0, 2), (1, 3), (3, 2)]
+    after = draw(st.lists(st.sampled_from(pairs), unique=True))
+    window = draw(st.integers(1, 2))
+    return changed(star, rows, after=after, window=window)
+
+
 @st.composite
 def mutants(draw: st.DrawFn) -> Schedule:
     collective, name = draw(st.sampled_from(NAMES))
@@ -242,7 +274,7 @@ def mutants(draw: st.DrawFn) -> Schedule:
     return changed(schedule, rows)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(mutants(), st.integers(0, 1000))
 def test_a_mutant_is_rejected_or_harmless(mutant: Schedule, seed: int) -> None:
     found = codes(verify(mutant))
@@ -253,6 +285,28 @@ def test_a_mutant_is_rejected_or_harmless(mutant: Schedule, seed: int) -> None:
         assert not right
     if found == {"DOUBLE_CONTRIBUTION"} and mutant.kind.reduces:
         assert runs(mutant, seed, max)
+
+
+@settings(max_examples=150, deadline=None)
+@given(mutants_of_channels(), st.integers(0, 1000))
+def test_a_mutant_of_channels_is_rejected_or_harmless(mutant: Schedule, seed: int) -> None:
+    found = codes(verify(mutant))
+    if "DEADLOCK" in found:
+        with pytest.raises(RuntimeError, match="stuck"):
+            runs(mutant, seed)
+        return
+    right = {runs(mutant, seed + k) for k in range(4)}
+    if not found:
+        assert right == {True}
+    if found == {"POSTCONDITION"}:
+        assert right == {False}
+
+
+def test_channels_that_wait_for_each_other_are_valid() -> None:
+    assert verify(two_channels()) == []
+    lax = changed(two_channels(), two_channels().transfers, after=[(2, 0), (3, 1)])
+    assert "RACE" in codes(verify(lax))
+    assert {runs(lax, seed) for seed in range(20)} == {True, False}
 
 
 def test_mutations_are_caught_at_all() -> None:
@@ -319,7 +373,9 @@ def test_a_barrier_may_count_twice_but_must_hear_from_all() -> None:
     assert verify(barrier)
     assert all(finding.harmless for finding in verify(barrier))
     deaf = changed(barrier, rows[:-1])
-    with pytest.raises(ScheduleError, match="of rank 1, where chunk 0 is due, lacks the part of rank 2"):
+    with pytest.raises(
+        ScheduleError, match="of rank 1, where chunk 0 is due, lacks the part of rank 2"
+    ):
         check(deaf)
 
 
