@@ -182,10 +182,13 @@ def values_text(trace: Trace, state: int, limit: int = SHOWN_VALUES) -> str:
 
 
 def number(value: object) -> str:
-    """Return a number as short as it can be read, up to six digits.
+    """Return a number as short as it can be read, up to six digits; floats keep their point.
 
     Example:
         >>> number(3.0), number(0.1 + 0.2), number(7)
-        ('3', '0.3', '7')
+        ('3.0', '0.3', '7')
     """
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:.6g}"
+    return f"{text}.0" if text.lstrip("-").isdigit() else text
