@@ -220,13 +220,16 @@ def _function(spec: str) -> Any:
 def _load_file(path: str) -> ModuleType:
     if not Path(path).is_file():
         raise ScheduleError(f"no such file: {path}")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    # A name that cannot hide another module; dataclasses look their module up by it.
+    name = f"chunkscope_user_file_{Path(path).stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ScheduleError(f"{path} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[name]
         raise ScheduleError(f"{path} cannot be loaded: {_told(error)}") from error
     return module
 

@@ -156,7 +156,8 @@ class Schedule:
             np.array([max(one, default=-1) + 1 for one in slots.lists], np.int64)
             for slots in (self.input, self.output, self.scratch)
         ]
-        return np.max([np.broadcast_to(count, self.group_size) for count in counts], axis=0)
+        most: Ints = np.max([np.broadcast_to(n, self.group_size) for n in counts], axis=0)
+        return most
 
     def __len__(self) -> int:
         return len(self.step)

@@ -11,10 +11,19 @@ from chunkscope.sim.library import algorithms, build, phases, resolve
 from chunkscope.sim.schedule import Schedule, Transfer
 
 MINE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 import chunkscope
 from chunkscope.errors import ScheduleError
 
+@dataclass
+class Plan:
+    size: int
+
 def star(group_size, root=0):
+    assert Plan(group_size).size == group_size
     others = [rank for rank in range(group_size) if rank != root]
     rows = [chunkscope.Transfer(0, 0, root, rank, 0, 0) for rank in others]
     return chunkscope.Schedule.of(
