@@ -44,7 +44,7 @@ mypy: $(VENV)/.ready-test  ## check the types, strictly
 		--cache-dir "$(CURDIR)/.mypy_cache" -p chunkscope
 
 bench: $(VENV)/.ready-test  ## measure what the documents state
-	@set -e; for script in tests/benchmarks/bench_*.py; do \
+	@set -e; for script in tests/benchmarks/[!_]*.py; do \
 		echo "== $$script"; $(BIN)/python $$script; done
 
 clean:  ## remove the virtual environment and what the tools left behind

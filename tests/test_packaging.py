@@ -61,6 +61,10 @@ def test_wheel_has_assets_and_samples(shipped: set[str], folder: str) -> None:
     assert wanted <= shipped, sorted(wanted - shipped)
 
 
+def test_wheel_has_what_starts_the_recorder(shipped: set[str]) -> None:
+    assert "chunkscope/traces/record/site/sitecustomize.py" in shipped
+
+
 def test_wheel_has_nothing_else(shipped: set[str]) -> None:
     wanted = re.compile(
         r"chunkscope/(py\.typed|dashboard/(assets|samples)/.+|([a-z_]+/)*[a-z_0-9]+\.py)"
