@@ -60,4 +60,5 @@ def subset(font: str, characters: Iterable[str]) -> bytes | None:
     # The time of writing stays out, so that the same film gives the same bytes.
     face.recalcTimestamp = False
     tool.save_font(face, out, options)
+    face.close()
     return out.getvalue()
