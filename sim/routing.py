@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError
-from .topology import Topology
+from .topology import Link, Topology
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -67,6 +67,7 @@ class Routes:
 
     def __init__(self, topology: Topology, helpers: Sequence[str] = ()) -> None:
         names = list(topology.graph)
+        self._graph = topology.graph
         self._names = names
         self._index = {name: k for k, name in enumerate(names)}
         for helper in helpers:
@@ -92,12 +93,32 @@ class Routes:
     def between(self, src: int, dst: int) -> tuple[int, ...]:
         """Return the numbers of the links from one place to another; none within a node.
 
+        They count into `self.links`, not into `Topology.links`; see `path` for the links themselves.
+
         Raises:
             TopologyError: No path leads there; the message names both.
         """
         if (src, dst) not in self._found:
             self._found[src, dst] = self._walk(src, dst)
         return self._found[src, dst]
+
+    def path(self, src: int, dst: int) -> tuple[Link, ...]:
+        """Return the links from one place to another, each as one direction.
+
+        Raises:
+            TopologyError: No path leads there; the message names both.
+
+        Example:
+            >>> from .topology import parse
+            >>> [(link.a, link.b, link.label) for link in Routes(parse("star", 2)).path(0, 1)]
+            [('r0', 'switch', '100 GB/s'), ('switch', 'r1', '100 GB/s')]
+        """
+        found = []
+        for link in self.between(src, dst):
+            a, b = self.links.ends[link]
+            about = self._graph.edges[a, b]
+            found.append(Link(a, b, about["bandwidth_Bps"], about["latency_ns"], both_ways=False))
+        return tuple(found)
 
     def paths(self, src: Ints, dst: Ints) -> Paths:
         """Return the paths of messages from `src` to `dst`, places of shape (messages,)."""
