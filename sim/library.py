@@ -20,6 +20,7 @@ import numpy as np
 
 from ..errors import ScheduleError
 from .algorithms import ALGORITHMS, Algorithm, Phase, phases_of_rows
+from .collectives import COLLECTIVES
 from .collectives import collective as collective_named
 from .schedule import Schedule
 from .text import parse
@@ -36,8 +37,9 @@ def algorithms(collective: str | None = None) -> list[Algorithm]:
     """
     if collective is not None:
         collective_named(collective)
-    found = [a for a in ALGORITHMS.values() if collective in (None, a.collective)]
-    return sorted(found, key=lambda a: list(ALGORITHMS).index((a.collective, a.name)))
+    found = [entry for entry in ALGORITHMS.values() if collective in (None, entry.collective)]
+    order = list(COLLECTIVES)
+    return sorted(found, key=lambda entry: (order.index(entry.collective), not entry.default))
 
 
 def build(

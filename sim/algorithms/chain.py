@@ -60,7 +60,7 @@ def _chain(
 
 @algorithm("broadcast", "chain", phases=_broadcast_phase)
 def broadcast_chain(group_size: int, root: int = 0, segments: int = 4) -> Schedule:
-    """Return a pipelined chain: segment k leaves the root in step k and moves on by one each step.
+    """Return a pipelined chain: segment after segment moves from rank to rank.
 
     With 4 ranks, root 0 and 3 segments a, b, c::
 
@@ -87,7 +87,7 @@ def broadcast_chain(group_size: int, root: int = 0, segments: int = 4) -> Schedu
 
 @algorithm("reduce", "chain", phases=_reduce_phase)
 def reduce_chain(group_size: int, root: int = 0, segments: int = 4) -> Schedule:
-    """Return a pipelined chain towards the root, each rank adding its own part on the way.
+    """Return a pipelined chain towards the root; each rank adds its own part.
 
     With 4 ranks, root 0 and 3 segments a, b, c::
 

@@ -89,7 +89,7 @@ def _all_reduce(group_size: int, name: str, first_reduced: int, first_gathered: 
 
 @algorithm("all_reduce", "ring", default=True, phases=_ring_phases)
 def all_reduce_ring(group_size: int) -> Schedule:
-    """Return NCCL's ring all_reduce: chunk k is complete first at rank k.
+    """Return NCCL's ring: chunk k is complete first at rank k.
 
     Rank r sends to r + 1, first chunk r - 1. Ranks 0 to 2, what each sends::
 
@@ -115,7 +115,7 @@ def all_reduce_ring(group_size: int) -> Schedule:
 def all_reduce_ring_gloo(
     group_size: int, segments: int | None = None, size_bytes: int | None = None, itemsize: int = 1
 ) -> Schedule:
-    """Return gloo's ring all_reduce: the other way around, in segments, two of them in flight.
+    """Return gloo's ring: the other way around, two segments in flight.
 
     Rank r sends to r - 1, first chunk r + 1; chunk k is complete first at rank k. A chunk is cut
     into segments, each of which is a step, and the window is 2. With one segment, ranks 0 to 2::
@@ -190,9 +190,9 @@ def _equal_but_last(count: int, n_segments: int) -> Ints:
 
 @algorithm("all_reduce", "ring_tutorial", phases=_ring_phases)
 def all_reduce_ring_tutorial(group_size: int) -> Schedule:
-    """Return the ring all_reduce of tutorials: rank r starts with chunk r, ends with chunk r + 1.
+    """Return the ring of tutorials: chunk k is complete first at rank k - 1.
 
-    Rank r sends to r + 1, first chunk r. Ranks 0 to 2, what each sends::
+    Rank r sends to r + 1, first chunk r, and ends with chunk r + 1. Ranks 0 to 2, what each sends::
 
         step   r0 -> r1    r1 -> r2    r2 -> r0
           0    +chunk 0    +chunk 1    +chunk 2    reduce-scatter

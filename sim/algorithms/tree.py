@@ -86,9 +86,10 @@ def all_reduce_tree(group_size: int) -> Schedule:
 
 @algorithm("reduce", "tree", default=True, phases=_reduce_phase)
 def reduce_tree(group_size: int, root: int = 0) -> Schedule:
-    """Return a binomial reduce: in step k, ranks whose lowest set bit is k send to the rank below.
+    """Return a binomial reduce: half of the ranks left hand on their sums each step.
 
-    Every message carries the whole vector; ranks count from the root. With 6 ranks and root 0::
+    In step k the ranks whose lowest set bit is k send to the rank without it. Every message carries
+    the whole vector; ranks count from the root. With 6 ranks and root 0::
 
         step 0   1 +> 0   3 +> 2   5 +> 4
         step 1   2 +> 0
@@ -112,9 +113,10 @@ def reduce_tree(group_size: int, root: int = 0) -> Schedule:
 
 @algorithm("broadcast", "tree", default=True, phases=_broadcast_phase)
 def broadcast_tree(group_size: int, root: int = 0) -> Schedule:
-    """Return a binomial broadcast: the reverse of the binomial reduce, farthest ranks first.
+    """Return a binomial broadcast: twice as many ranks have the data each step.
 
-    Every message carries the whole vector; ranks count from the root. With 6 ranks and root 0::
+    The reverse of the binomial reduce, farthest ranks first. Every message carries the whole
+    vector; ranks count from the root. With 6 ranks and root 0::
 
         step 0   0 -> 4
         step 1   0 -> 2
