@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,31 @@ def test_every_dependency_is_pinned() -> None:
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_package_that_the_product_imports_is_declared() -> None:
+    extras = [v for k, v in PROJECT["project"]["optional-dependencies"].items() if k != "test"]
+    lists = [PROJECT["project"]["dependencies"], *extras, ["pytest"]]
+    declared = {normal(re.split(r"[<>=\[]", line)[0]) for lines in lists for line in lines}
+    homes = packages_distributions()
+    roots = {
+        name.partition(".")[0]
+        for package in PACKAGES
+        for file in ROOT.joinpath(*package.split(".")[1:]).glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for name in absolute_imports(node)
+    }
+    strangers = {
+        root
+        for root in roots - sys.stdlib_module_names
+        if not declared & {normal(home) for home in homes.get(root, ())}
+    }
+    assert not strangers, f"pyproject.toml declares no package for {sorted(strangers)}"
+
+
+def absolute_imports(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return [node.module or ""]
+    return []
