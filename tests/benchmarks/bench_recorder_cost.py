@@ -24,7 +24,7 @@ from chunkscope.traces.record.hooks import Hooks
 from chunkscope.traces.record.ranks import Ranks
 from chunkscope.traces.record.start import start, stop
 
-TURNS = 40
+TURNS = 60
 
 
 def in_turns(
@@ -59,7 +59,7 @@ def one_rank() -> dict[str, list[float]]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            return in_turns(lambda: dist.all_reduce(tensor), 200, Path(folder), time.thread_time_ns)
+            return in_turns(lambda: dist.all_reduce(tensor), 50, Path(folder), time.thread_time_ns)
     finally:
         dist.destroy_process_group()
 
@@ -86,7 +86,7 @@ def main() -> None:
     torch.set_num_threads(1)
     show("1 rank, all_reduce of 16 B: µs of the main thread's CPU a call", one_rank())
     with Ranks(2) as ranks, tempfile.TemporaryDirectory() as folder:
-        for elements, calls, name in ((4, 60, "16 B"), (4 * 1024 * 1024, 1, "16 MB")):
+        for elements, calls, name in ((4, 30, "16 B"), (4 * 1024 * 1024, 1, "16 MB")):
             costs = ranks.run(two_ranks, elements, calls, f"{folder}/{elements}", timeout=300)
             show(f"2 ranks, all_reduce of {name}: µs a call, rank 0", costs[0])
 

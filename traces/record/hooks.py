@@ -129,7 +129,10 @@ class Hooks:
             b'{"r":"begin","seq":%d,"call":%d,"t":%d%b,"s":[%b]}\n'
             % (seq, found, issued, inside, states)
         )
-        return Open(recorder, seq, outputs, plan.role[1], _is_async(plan, args, caller))
+        event = Open(recorder, seq, outputs, plan.role[1], _is_async(plan, args, caller))
+        if plan.name == "recv_any_source_":
+            event.ranks = info.ranks
+        return event
 
     def _finish(self, event: Open, plan: Plan, result: Any, frame: FrameType | None) -> Any:
         """Arrange for the end to be written, and return what the caller gets."""

@@ -152,11 +152,14 @@ def size_bytes(plan: Plan, group_size: int, inputs: list[Any], outputs: list[Any
     if plan.collective == "barrier":
         return 0
     if plan.collective == "gather":
-        return group_size * sum(tensor.nbytes for tensor in inputs)
+        return group_size * _nbytes(inputs)
     if plan.collective == "scatter":
-        return group_size * sum(tensor.nbytes for tensor in outputs)
-    counted = outputs if plan.collective == "all_gather" else inputs or outputs
-    return sum(tensor.nbytes for tensor in counted)
+        return group_size * _nbytes(outputs)
+    return _nbytes(outputs if plan.collective == "all_gather" else inputs or outputs)
+
+
+def _nbytes(tensors: list[Any]) -> int:
+    return sum(int(tensor.nbytes) for tensor in tensors)
 
 
 def _kind(name: str) -> str:

@@ -19,6 +19,14 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 
+class Recording(NamedTuple):
+    """How a call is to be recorded."""
+
+    folder: str
+    run: str
+    state: str
+
+
 class Reply(NamedTuple):
     """What came back from a rank: `value` where it returned, else `error` and its first line."""
 
@@ -89,8 +97,8 @@ def _answer_calls(parent: Connection) -> None:
             return
         if request is None:
             return
-        payload, folder = request
-        parent.send(_attempt(lambda: _call(payload, folder)))  # noqa: B023 - called at once
+        payload, recording = request
+        parent.send(_attempt(lambda: _call(payload, recording)))  # noqa: B023 - called at once
 
 
 def _announce_main_thread(stack_file: IO[str]) -> None:
@@ -119,15 +127,15 @@ def _join_group(rank: int, n: int, store: Path) -> None:
     dist.init_process_group("gloo", init_method=store.as_uri(), rank=rank, world_size=n)
 
 
-def _call(payload: bytes, folder: str | None) -> Any:
+def _call(payload: bytes, recording: Recording | None) -> Any:
     import cloudpickle
 
     function, args = cloudpickle.loads(payload)
-    if folder is None:
+    if recording is None:
         return function(*args)
     from . import record
 
-    with record(folder):
+    with record(recording.folder, run=recording.run, state=recording.state):
         return function(*args)
 
 

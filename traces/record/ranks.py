@@ -34,7 +34,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MissingExtra, RanksError
-from .rank_process import Reply, dump_call, serve
+from .folder import claim_new
+from .rank_process import Recording, Reply, dump_call, serve
 
 GRACE_S = 2.0  # after one rank has failed, the others get this long to come back
 _PRELOAD = ["torch", "torch.distributed", __name__.rpartition(".")[0]]
@@ -78,6 +79,7 @@ class Ranks:
         function: Callable[..., Any],
         *args: Any,
         record: str | os.PathLike[str] | None = None,
+        state: str = "full",
         timeout: float = 60.0,
     ) -> list[Any]:
         """Call a function on every rank at once and return what each returned, by rank.
@@ -86,10 +88,12 @@ class Ranks:
             function: Called as `function(*args)` in every rank; `torch.distributed` is initialised
                 there. It travels by value with cloudpickle, as do the arguments and results.
             args: Arguments, the same for every rank.
-            record: Folder for a recording of this call; None for none.
+            record: New folder for a recording of this call; None for none.
+            state: What the recording keeps of tensors, see `chunkscope.record`.
             timeout: Seconds after which the ranks that have not returned are killed.
 
         Raises:
+            RecorderError: The folder of the recording holds one already, or cannot be written.
             RanksError: A rank raised, died or did not return in time. It names the rank, its
                 traceback or where it stands; an exception that can travel is its `__cause__`.
 
@@ -101,10 +105,12 @@ class Ranks:
         if not self._members:
             self._start()
         payload = dump_call(function, args)
-        folder = None if record is None else os.fspath(record)
+        recording = None
+        if record is not None:
+            recording = Recording(os.fspath(record), claim_new(Path(record)), state)
         try:
             for member in self._members:
-                member.connection.send((payload, folder))
+                member.connection.send((payload, recording))
             replies = self._collect(timeout)
         except BaseException:  # Ctrl-C among them: ranks that unwind get a moment to do so
             self._stop(patience_s=1.0)

@@ -31,11 +31,12 @@ DRAIN_S = 2.0
 class Open:
     """An operation whose end has not been written."""
 
-    __slots__ = ("_is_open", "is_async", "outputs", "recorder", "role", "seq", "work")
+    __slots__ = ("_is_open", "is_async", "outputs", "ranks", "recorder", "role", "seq", "work")
 
     def __init__(
         self, recorder: Recorder, seq: int, outputs: Any, role: bytes, is_async: bool
     ) -> None:
+        self.ranks: tuple[int, ...] | None = None  # of the group, where the sender is unknown
         self.recorder = recorder
         self.seq = seq
         self.outputs = outputs
@@ -61,9 +62,17 @@ class Open:
             self.recorder.end(self.seq, t_end_ns=ended, status="error", error=text_of(error))
             return
         states = self.recorder.states.list(b"after", self.role, outputs)
+        sender = b"" if self.ranks is None else self._sender(self.ranks)
         self.recorder.writer.write(
-            b'{"r":"end","seq":%d,"t":%d,"s":[%b]}\n' % (self.seq, ended, states)
+            b'{"r":"end","seq":%d,"t":%d%b,"s":[%b]}\n' % (self.seq, ended, sender, states)
         )
+
+    def _sender(self, ranks: tuple[int, ...]) -> bytes:
+        """Return who sent what came from anybody, as columns that are known only now."""
+        peer = self.work._source_rank()
+        if not 0 <= peer < len(ranks):
+            return b""
+        return b',"set":{"peer":%d,"peer_group_rank":%d}' % (ranks[peer], peer)
 
 
 class Works:
