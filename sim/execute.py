@@ -12,25 +12,26 @@ together (all but CPU tensors), they are batched. The plan of a rank's actions i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError
-from ..traces.record import current
-from .bind import BoundSchedule, Splits, bind
+from ..traces.record import current, record
+from .bind import Splits
 from .execution_log import ExecutionLog
-from .program import Action, Do, Piece, Program, batches, compile_program
+from .plan import Plan, hashable, plan_call
+from .program import Action, Do, Piece, batches
+from .run import run_collective as run_collective
 from .schedule import Schedule
-from .verify import check
+from .values import default_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
 
-OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
-SEGMENT_BYTES = 8 << 20
+    from .spec import Spec
+
 # Tags of ours start here, so that they do not meet those of the program's own messages.
 FIRST_TAG = 1 << 30
 _N_TAGS = 1 << 29
@@ -80,18 +81,18 @@ def execute(
     process_group = _member_of(group)
     if process_group is None:
         return None
-    plan = _plan(
+    if tensor.layout is not torch.strided:
+        raise ScheduleError(f"tensor is {tensor.layout}, expected a dense one")
+    plan = plan_call(
         schedule,
         process_group.rank(),
         process_group.size(),
         op,
         tensor.numel(),
         str(tensor.dtype).removeprefix("torch."),
-        _hashable(splits),
-        tensor.device.type != "cpu",
+        hashable(splits),
+        is_batched=tensor.device.type != "cpu",
     )
-    if tensor.is_sparse:
-        raise ScheduleError(f"tensor is {tensor.layout}, expected a dense one")
     target = _target(plan, tensor, output)
     with torch.no_grad():
         call = _Call(plan, process_group, tensor, target)
@@ -110,83 +111,7 @@ def _member_of(group: ProcessGroup | None) -> ProcessGroup | None:
     return None if found is dist.GroupMember.NON_GROUP_MEMBER else found
 
 
-class _Plan(NamedTuple):
-    """What a rank does for one schedule, operation, size and dtype, worked out once."""
-
-    bound: BoundSchedule
-    place: int
-    op: str
-    combine: Combine
-    is_batched: bool
-    program: Program
-
-
-@lru_cache(maxsize=256)
-def _plan(
-    schedule: Schedule,
-    place: int,
-    group_size: int,
-    op: str,
-    elements: int,
-    dtype: str,
-    splits: Splits | None,
-    is_batched: bool,
-) -> _Plan:
-    """Check a call and return its plan.
-
-    Args:
-        schedule: The schedule.
-        place: Group rank of this rank.
-        group_size: Ranks in the group.
-        op: The operation.
-        elements: Elements of this rank's tensor.
-        dtype: Its dtype.
-        splits: See `bind`.
-        is_batched: Whether what starts at one time must be issued together.
-    """
-    if schedule.helpers:
-        raise ScheduleError(
-            f"{schedule.algorithm} needs helpers ({', '.join(schedule.helpers)}), "
-            "which only a simulation has"
-        )
-    if schedule.group_size != group_size:
-        raise ScheduleError(
-            f"{schedule.algorithm} is a schedule for {schedule.group_size} ranks, "
-            f"the group has {group_size}"
-        )
-    if op not in OPS:
-        raise ScheduleError(f"unknown operation {op!r}; known: {', '.join(OPS)}")
-    check(schedule)
-    bound = bind(schedule, _count(schedule, place, elements, splits), dtype, splits)
-    in_one_piece = {"depth": 1, "max_lanes": 1} if is_batched else {}
-    program = compile_program(bound, place, segment_bytes=SEGMENT_BYTES, **in_one_piece)
-    expected = program.input_elements if program.has_input else program.output_elements
-    if expected != elements:
-        raise ScheduleError(
-            f"{schedule.collective}: tensor of rank {place} has {elements} elements, "
-            f"the splits ask for {expected}",
-            place=place,
-        )
-    return _Plan(bound, place, op, _combine(op), is_batched, program)
-
-
-def _count(schedule: Schedule, place: int, elements: int, splits: Splits | None) -> int:
-    """Return the elements of the whole data, from those of this rank's tensor or the splits."""
-    kind = schedule.kind
-    if splits is not None and kind.by_block:
-        sums = [sum(row) if isinstance(row, tuple) else int(row) for row in splits]  # type: ignore[arg-type]
-        return max(sums) if kind.receives == "transposed" else sum(sums)
-    own = kind.sends if kind.has_input(place, schedule.root) else kind.receives
-    return elements * schedule.group_size if own == "block" else elements
-
-
-def _hashable(splits: Splits | None) -> Splits | None:
-    if splits is None:
-        return None
-    return tuple(tuple(row) if isinstance(row, Sequence) else int(row) for row in splits)  # type: ignore[return-value]
-
-
-def _target(plan: _Plan, tensor: Tensor, output: Tensor | None) -> Tensor | None:
+def _target(plan: Plan, tensor: Tensor, output: Tensor | None) -> Tensor | None:
     """Return the tensor that this rank's output goes to, None where it has none."""
     kind, program = plan.bound.schedule.kind, plan.program
     if not program.has_output:
@@ -210,12 +135,17 @@ def _target(plan: _Plan, tensor: Tensor, output: Tensor | None) -> Tensor | None
 @contextmanager
 def _recorded(call: _Call) -> Iterator[None]:
     """Write the call's rows where a recorder is active, and keep its hooks still inside."""
+    import torch.distributed as dist
+
     recorder = current()
     if recorder is None:
         yield
         return
     plan = call.plan
-    log = call.log = ExecutionLog(recorder, plan.bound, plan.place, call.group)
+    ranks = [dist.get_global_rank(call.group, rank) for rank in range(call.group.size())]
+    log = call.log = ExecutionLog(
+        recorder, plan.bound, plan.place, recorder.group(call.group), ranks
+    )
     with recorder.silent(), log.collective(plan.op, call.tensor, call.output):
         yield
 
@@ -224,9 +154,10 @@ class _Call:
     """One execution at one rank: its memory, and the loop over its actions."""
 
     def __init__(
-        self, plan: _Plan, group: ProcessGroup, tensor: Tensor, output: Tensor | None
+        self, plan: Plan, group: ProcessGroup, tensor: Tensor, output: Tensor | None
     ) -> None:
         self.plan = plan
+        self.combine = _combine(plan.op)
         self.group = group
         self.tensor = tensor
         self.output = output
@@ -385,7 +316,7 @@ class _Call:
                 log.arrived(action, part, arrived, slots)
             for view, data in zip(slots, arrived, strict=True):
                 if part.reduces:
-                    self.plan.combine(view, data)
+                    self.combine(view, data)
                 else:
                     view.copy_(data)
             if log is not None:
@@ -406,3 +337,37 @@ def _combine(op: str) -> Combine:
         pick = torch.minimum if op == "MIN" else torch.maximum
         return lambda slot, data: pick(slot, data, out=slot)
     return lambda slot, data: slot.add_(data)
+
+
+def run_with_default_inputs(schedule: Schedule, spec: Spec) -> None:
+    """Execute a schedule on the inputs that a simulation has, in the default group."""
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    bound = schedule.bind(spec.count(), spec.dtype)
+    given = default_inputs(bound)[rank]
+    dtype = getattr(torch, spec.dtype)
+    if given is None:
+        tensor = torch.zeros(bound.output_elements(rank), dtype=dtype)
+    else:
+        tensor = torch.from_numpy(given).to(dtype)
+    execute(schedule, tensor, spec.op)
+
+
+def join_and_run(schedule: Schedule, spec: Spec, folder: str, state: str) -> bool:
+    """Be one rank of a job that torchrun started; see `run.run_collective`."""
+    import torch.distributed as dist
+
+    joined_here = not dist.is_initialized()
+    if joined_here:
+        dist.init_process_group("gloo")
+    named = [folder]
+    dist.broadcast_object_list(named, src=0)
+    with record(named[0], state=state):
+        run_with_default_inputs(schedule, spec)
+    is_first = dist.get_rank() == 0
+    dist.barrier()  # the recording is whole when rank 0 reads it
+    if joined_here:
+        dist.destroy_process_group()
+    return is_first

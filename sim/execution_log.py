@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from ..traces.schema import Kind, Role, When
 from .bind import BoundSchedule
 from .program import Action, Part
+from .values import held_before
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
 
     from ..traces.record.recorder import Recorder
     from .schedule import Schedule
@@ -28,15 +28,28 @@ class ExecutionLog:
     """The rows of one execution at one rank."""
 
     def __init__(
-        self, recorder: Recorder, bound: BoundSchedule, place: int, group: ProcessGroup
+        self,
+        recorder: Recorder,
+        bound: BoundSchedule,
+        place: int,
+        group: int,
+        ranks: Sequence[int],
     ) -> None:
-        import torch.distributed as dist
+        """Prepare the log.
 
+        Args:
+            recorder: Where to write.
+            bound: The schedule and its sizes.
+            place: Group rank of this rank.
+            group: The recorder's number of the group.
+            ranks: Global rank of each group rank.
+        """
         self.recorder = recorder
         self.bound = bound
         self.place = place
-        self.ranks = [dist.get_global_rank(group, rank) for rank in range(group.size())]
-        self.group = recorder.group(group)
+        self.group = group
+        self.ranks = ranks
+        self.held_before = _held_before(bound.schedule)
         self.layout = bound.layout(place)
         self._call: int | None = None
         self._op: str | None = None
@@ -131,6 +144,8 @@ class ExecutionLog:
             self._end(kind, part.row)
 
     def _before(self, action: Action, part: Part, slots: Sequence[Tensor], kind: Kind) -> None:
+        if not self.held_before[part.row]:
+            return
         whole = self._put(action, part, When.BEFORE, Role.SLOT, slots)
         if whole is not None:
             self._slot_state(kind, part, When.BEFORE, Role.SLOT, whole)
@@ -205,6 +220,11 @@ class ExecutionLog:
             "offset_bytes": None if self.layout.buffer[slot] == "scratch" else offset,
             "size_bytes": int(self.bound.row_bytes[row]),
         }
+
+
+@lru_cache(maxsize=64)
+def _held_before(schedule: Schedule) -> list[bool]:
+    return [bool(held) for held in held_before(schedule)]
 
 
 @lru_cache(maxsize=64)

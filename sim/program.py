@@ -7,9 +7,8 @@ Large chunks are cut into lanes: lane k is the whole plan for the k-th part of e
 touch different elements, so each of them keeps the order that the schedule demands, and while one
 waits for the network the next one's part is under way. Actions lie in the order of a virtual clock
 that ticks once a lane: what starts at t is waited for at t + depth, so that `depth` lanes are in
-flight, and receives are posted `ahead` ticks before their message starts, so that the sender never
-has to ask. All ranks use the same clock, and everything that an action waits for has an earlier
-time: that is why blocking waits, which are all that gloo has, cannot deadlock.
+flight. All ranks use the same clock, and everything that an action waits for has an earlier time:
+that is why blocking waits, which are all that gloo has, cannot deadlock.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from .bind import BoundSchedule, Layout
-from .order import waves
-from .schedule import Schedule
+from .levels import levels
 
 LEAST_TO_CUT_BYTES = 32 << 10
 BUFFERS = ("input", "output", "scratch")
@@ -119,92 +116,12 @@ class Program:
     copies: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """When things happen if every message takes one unit of time.
-
-    Attributes:
-        start: By row, when its message starts.
-        written: By row, when it is written.
-        free: By row, when everything that its slots went through before is over; None if nothing.
-        urgent: By row, whether one of its source slots is written, or free for a message that
-            starts, one unit after the row's start.
-    """
-
-    start: list[int]
-    written: list[int]
-    free: list[int | None]
-    urgent: list[bool]
-
-
-@lru_cache(maxsize=64)
-def levels(schedule: Schedule) -> Levels:
-    """Return when each row of a schedule starts and is written, in units of a message's time."""
-    from .order import moves
-
-    moved = moves(schedule)
-    row_of, src, dst = moved.row.tolist(), moved.src.tolist(), moved.dst.tolist()
-    of_row = schedule.messages.of_row.tolist()
-    place, channel, step = schedule.src.tolist(), schedule.channel.tolist(), schedule.step.tolist()
-    ends_at = schedule.dst.tolist()
-    earlier_of: dict[int, list[int]] = defaultdict(list)
-    for row, earlier in schedule.after.tolist():
-        earlier_of[row].append(earlier)
-
-    n_rows = len(schedule)
-    start, written = [0] * n_rows, [0] * n_rows
-    free: list[int | None] = [None] * n_rows
-    urgent = [False] * n_rows
-    readers: dict[int, list[int]] = defaultdict(list)  # rows that read a cell since its last write
-    last_read: dict[int, int] = {}
-    last_write: dict[int, int] = {}
-    sends: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)  # (step, arrival)
-    numbers = range(len(row_of))
-    for wave in waves(schedule, moved):
-        reads = _picked(numbers, wave.reads)
-        by_message: dict[int, list[int]] = defaultdict(list)
-        for move in reads:
-            by_message[of_row[row_of[move]]].append(move)
-        for group in by_message.values():
-            row = row_of[group[0]]
-            lane = (place[row], channel[row])
-            begin = max((last_write.get(src[move], 0) for move in group), default=0)
-            for sent_at, arrival in sends[lane]:
-                if sent_at <= step[row] - schedule.window:
-                    begin = max(begin, arrival)
-            for other in {row_of[move] for move in group}:
-                for earlier in earlier_of[other]:
-                    here = ends_at[earlier] == place[other]
-                    begin = max(begin, written[earlier] if here else start[earlier] + 1)
-            sends[lane].append((step[row], begin + 1))
-            for move in group:
-                start[row_of[move]] = begin
-                last_read[src[move]] = max(begin + 1, last_read.get(src[move], 0))
-                readers[src[move]].append(row_of[move])
-        for move in _picked(numbers, wave.writes):
-            row, cell = row_of[move], dst[move]
-            before = max(last_read.get(cell, 0), last_write.get(cell, 0))
-            if before:
-                free[row] = max(before, free[row] or 0)
-            written[row] = max(written[row], start[row] + 1, before)
-            last_write[cell] = written[row]
-            for reader in readers.pop(cell, ()):
-                is_next = before == start[reader] + 1 and before <= start[row]
-                urgent[reader] |= is_next or written[row] <= start[reader] + 1
-    return Levels(start, written, free, urgent)
-
-
-def _picked(numbers: range, picked: object) -> list[int]:
-    return list(numbers[picked]) if isinstance(picked, slice) else picked.tolist()  # type: ignore
-
-
 def compile_program(
     bound: BoundSchedule,
     place: int,
     *,
     segment_bytes: int,
     depth: int = 2,
-    ahead: int = 0,
     max_lanes: int | None = None,
 ) -> Program:
     """Return what a rank does.
@@ -215,10 +132,9 @@ def compile_program(
         segment_bytes: Size of a chunk's part that is aimed at. A chunk of half that size or more
             is cut into two parts at least.
         depth: Lanes in flight.
-        ahead: Ticks before its message's start at which a receive is posted.
         max_lanes: Most parts of a chunk; None for any number.
     """
-    return _Compiler(bound, place, segment_bytes, depth, ahead, max_lanes).program()
+    return _Compiler(bound, place, segment_bytes, depth, max_lanes).program()
 
 
 class _Compiler:
@@ -230,7 +146,6 @@ class _Compiler:
         place: int,
         segment_bytes: int,
         depth: int,
-        ahead: int,
         max_lanes: int | None,
     ) -> None:
         self.bound = bound
@@ -239,7 +154,6 @@ class _Compiler:
         self.layout: Layout = bound.layout(place)
         self.lanes = _lanes(bound, segment_bytes, max_lanes)
         self.depth = min(depth, self.lanes)
-        self.ahead = ahead if max_lanes != 1 else 0
         self.timed: list[tuple[int, int, int, int, Action]] = []
 
     def program(self) -> Program:
@@ -346,7 +260,6 @@ class _Compiler:
         peer = int(self.bound.schedule.src[rows[0]])
         parts = tuple(self._part(row, lane, "dst") for row in rows)
         start = self._tick(self.levels.start[rows[0]], lane)
-        post = start - self.ahead
         free = max((self.levels.free[row] or 0 for row in rows), default=0)
         is_direct = (
             len(rows) == 1
@@ -354,12 +267,10 @@ class _Compiler:
             and len(parts[0].pieces) <= 1
             and free <= self.levels.start[rows[0]]
         )
-        if is_direct and free:
-            post = max(post, self._tick(free - 1, lane) + self.depth)
         written = max(self.levels.written[row] for row in rows)
         write = self._tick(written - 1, lane) + self.depth
         staging = None if is_direct else 0
-        self._add(Do.POST, post, rows[0], tag, peer, parts, elements, staging, ends)
+        self._add(Do.POST, start, rows[0], tag, peer, parts, elements, staging, ends)
         self._add(Do.WRITE, write, rows[0], tag, peer, parts, elements, staging, ends)
 
     def _add(

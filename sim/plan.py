@@ -1,0 +1,105 @@
+"""What a rank does for one call of `execute`: checked, sized, compiled, kept for the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..errors import ScheduleError
+from .bind import BoundSchedule, Splits, bind
+from .program import Program, compile_program
+from .schedule import Schedule
+from .values import OPS
+from .verify import check
+
+# Parts of chunks that are aimed at. Smaller ones gain nothing on loopback, where each part costs a
+# few changes of thread, and links are busy all the time from two parts a chunk on.
+SEGMENT_BYTES = 8 << 20
+
+
+class Plan(NamedTuple):
+    """What a rank does for one schedule, operation, size and dtype, worked out once."""
+
+    bound: BoundSchedule
+    place: int
+    op: str
+    is_batched: bool
+    program: Program
+
+
+@lru_cache(maxsize=256)
+def plan_call(
+    schedule: Schedule,
+    place: int,
+    group_size: int,
+    op: str,
+    elements: int,
+    dtype: str,
+    splits: Splits | None,
+    *,
+    is_batched: bool,
+) -> Plan:
+    """Check a call and return its plan.
+
+    Args:
+        schedule: The schedule.
+        place: Group rank of this rank.
+        group_size: Ranks in the group.
+        op: The operation.
+        elements: Elements of this rank's tensor.
+        dtype: Its dtype.
+        splits: See `bind`.
+        is_batched: Whether what starts at one time must be issued together.
+    """
+    check_call(schedule, group_size, op)
+    bound = bind(schedule, _count(schedule, place, elements, splits), dtype, splits)
+    program = compile_program(
+        bound, place, segment_bytes=SEGMENT_BYTES, max_lanes=1 if is_batched else None
+    )
+    expected = program.input_elements if program.has_input else program.output_elements
+    if expected != elements:
+        raise ScheduleError(
+            f"{schedule.collective}: tensor of rank {place} has {elements} elements, "
+            f"the splits ask for {expected}",
+            place=place,
+        )
+    return Plan(bound, place, op, is_batched, program)
+
+
+def check_call(schedule: Schedule, group_size: int, op: str) -> None:
+    """Raise where a schedule cannot be carried out by a group.
+
+    Raises:
+        ScheduleError: The schedule breaks a rule, has helpers, or is for another number of ranks;
+            or the operation is unknown.
+    """
+    if schedule.helpers:
+        raise ScheduleError(
+            f"{schedule.algorithm} needs helpers ({', '.join(schedule.helpers)}), "
+            "which only a simulation has"
+        )
+    if schedule.group_size != group_size:
+        raise ScheduleError(
+            f"{schedule.algorithm} is a schedule for {schedule.group_size} ranks, "
+            f"the group has {group_size}"
+        )
+    if op not in OPS:
+        raise ScheduleError(f"unknown operation {op!r}; known: {', '.join(OPS)}")
+    check(schedule)
+
+
+def _count(schedule: Schedule, place: int, elements: int, splits: Splits | None) -> int:
+    """Return the elements of the whole data, from those of this rank's tensor or the splits."""
+    kind = schedule.kind
+    if splits is not None and kind.by_block:
+        sums = [sum(row) if isinstance(row, tuple) else int(row) for row in splits]  # type: ignore[arg-type]
+        return max(sums) if kind.receives == "transposed" else sum(sums)
+    own = kind.sends if kind.has_input(place, schedule.root) else kind.receives
+    return elements * schedule.group_size if own == "block" else elements
+
+
+def hashable(splits: Splits | None) -> Splits | None:
+    if splits is None:
+        return None
+    return tuple(tuple(row) if isinstance(row, Sequence) else int(row) for row in splits)  # type: ignore[return-value]
