@@ -93,7 +93,7 @@ class Routes:
     def between(self, src: int, dst: int) -> tuple[int, ...]:
         """Return the numbers of the links from one place to another; none within a node.
 
-        They count into `self.links`, not into `Topology.links`; see `path` for the links themselves.
+        They count into `self.links`, not into `Topology.links`; see `path` for the links.
 
         Raises:
             TopologyError: No path leads there; the message names both.
