@@ -227,7 +227,7 @@ def test_rows_that_wait_for_each_other_are_a_deadlock() -> None:
         ScheduleError, match=r"deadlock under policy dataflow: row \d .*row \d "
     ) as e:
         run(rows, 2, after=[(0, 1), (1, 0)])
-    assert e.value.code == "DEADLOCK"
+    assert caught.value.code == "DEADLOCK"
 
 
 def test_a_policy_that_waits_more_may_deadlock_alone() -> None:
