@@ -29,7 +29,7 @@ from urllib.parse import quote, unquote
 from ..errors import ChunkscopeError, ScheduleError, TraceFormatError
 from ..sim.library import algorithms
 from ..sim.spec import Spec, parse_spec
-from ..traces.files import FORMATS, format_of, read
+from ..traces.files import FORMATS, format_of
 from ..traces.trace import Trace
 from ..units import format_bytes
 from .facts import Facts, facts
@@ -237,7 +237,7 @@ class Library:
         path = self._drawer / f"{number}{suffix if suffix in SUFFIXES else ''}"
         path.write_bytes(content)
         try:
-            read(path)
+            open_trace(path)
         except ChunkscopeError as error:
             path.unlink()
             raise TraceFormatError(str(error).replace(str(path), name)) from None
@@ -256,13 +256,13 @@ class Library:
             path = self.locate(unquote(rest))
             entry = self._entry(unquote(rest))
             key = (address, entry.stamp if entry else None)
-            return self._traces.get(key, lambda: read(path))
+            return self._traces.get(key, lambda: open_trace(path))
         if kind == "upload":
             number = rest.partition("/")[0]
             upload = self._uploads.get(int(number)) if number.isdecimal() else None
             if upload is None:
                 raise Refused("that upload is gone: drop the file again")
-            return self._traces.get(address, lambda: read(upload))
+            return self._traces.get(address, lambda: open_trace(upload))
         if kind == "sim":
             spec = spec_of(rest)
             return self._traces.get(address, lambda: spec.trace())

@@ -9,6 +9,7 @@ from ..errors import ChunkscopeError, ScheduleError, TraceFormatError
 from ..traces.files import read
 from ..traces.trace import Trace
 from .collectives import COLLECTIVES
+from .contributors import derive_contributors
 from .library import resolve
 from .schedule import Schedule
 from .spec import parse_spec
@@ -51,7 +52,16 @@ def load_trace(text: str, *, topology: str | None = None) -> Trace:
         raise TraceFormatError(
             "no such file or folder, and no spec such as all_reduce:ring:4", file=text
         )
-    return read(Path(text))
+    return open_trace(Path(text))
+
+
+def open_trace(path: Path) -> Trace:
+    """Return the trace in a file or folder, with the contributors that its rows tell.
+
+    Raises:
+        TraceFormatError: It is no trace.
+    """
+    return derive_contributors(read(path))
 
 
 def load_schedule(text: str, *, ranks: int = 4, root: int | None = None) -> Schedule:

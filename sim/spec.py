@@ -97,8 +97,9 @@ class Spec:
         Raises:
             TopologyError: The topology cannot be read, or has no path between two ranks.
         """
+        bound = self.bound()
         topology = parse_topology(self.topology or DEFAULT_TOPOLOGY, self.ranks)
-        return simulate(self.bound(), topology, policy=self.policy)
+        return simulate(bound, topology, policy=self.policy)
 
     def trace(self, *, values: bool | None = None) -> Trace:
         """Return the simulated run as a trace.
