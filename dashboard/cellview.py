@@ -49,7 +49,7 @@ BARS = Form(146, 1, 24, 72, 0, 0, 56, 20, 24, 44)
 
 
 class Cells:
-    """Knows how the cells of a story look, and draws them.
+    """Knows how the cells of a story look, and draws them; `FullCells` has the full view's sizes.
 
     Attributes:
         story: The call.
@@ -77,6 +77,9 @@ class Cells:
         self.rows, self.columns = 1, self.most
         self.look = self.moving = Look(bars=True, w=16, h=72)
         self.form = FORMS[1]
+        self.middle_x = 640.0
+        self.index_size = 14.0
+        self.tag_size = 22.0
         self.pad = 20.0
 
     def _contents(self) -> Iterable[Content]:
@@ -237,26 +240,30 @@ class Cells:
             ref = reel.ref(kind="rank", rank=place.rank, event=place.row)
             if framed:
                 reel.rect(spot.x + 0.75, spot.y + 0.75, spot.w - 1.5, spot.h - 1.5, fill="card",
-                          stroke="card_edge", width=1.5, radius=10)  # fmt: skip
+                          stroke="card_edge", width=1.5, radius=self.pad / 2 + 1)  # fmt: skip
                 reel.pick(*spot, ref)
             self._name(reel, place.rank, place.place, spot)
             for k, cell in enumerate(place.cells):
                 self._cell(reel, cell, *self.corner(spot, k, framed))
-                if self.look.bars and framed:
+                if self.look.bars and framed and self.index_size:
                     self._index(reel, cell, k, spot)
 
     def _name(self, reel: Reel, rank: int | None, place: int, spot: Box) -> None:
         size = self._title_size()
-        text = words.rank(rank, place)
+        text = self.tag(rank, place)
         if self.framed:
             side = 0.72 * size
             x, y = spot.x + self.pad, spot.y + self.form.title_y
         else:
-            size, side = 22.0, 16.0
-            x, y = spot.right + 14, spot.y + self.look.h / 2
-        mark = patch(x, y - side / 2 + 1, side, side, place, radius=4)
+            size, side = self.tag_size, 0.73 * self.tag_size
+            x, y = spot.right + 0.64 * size, spot.y + self.look.h / 2
+        mark = patch(x, y - side / 2 + 1, side, side, place, radius=0.25 * side)
         put(reel, [mark], 0, 0)
-        reel.text(x + side + 9, y + 0.36 * size, text, size=size, weight=700, fill="ink")
+        reel.text(x + side + 0.4 * size, y + 0.36 * size, text, size=size, weight=700, fill="ink")
+
+    def tag(self, rank: int | None, place: int) -> str:
+        """Return how a place is called in its card."""
+        return words.rank(rank, place)
 
     def _title_size(self) -> float:
         return self.form.title if self.n > 4 or self.form.title > 20 else 24.0
@@ -281,8 +288,9 @@ class Cells:
         """Write the slot's number under a bar, strong while its chunk moves."""
         x, y = self.corner(spot, k, True)
         busy = self.busy(cell)
-        common = {"font": "mono", "size": 14, "anchor": "middle"}
-        at = (x + self.look.w / 2, y + self.look.h + 21)
+        size = self.index_size
+        common = {"font": "mono", "size": size, "anchor": "middle"}
+        at = (x + self.look.w / 2, y + self.look.h + 1.5 * size)
         times = sorted({-FOREVER, FOREVER, *(t for span in busy for t in span)})
         for start, end in pairwise(times):
             on = any(a <= start and end <= b for a, b in busy)

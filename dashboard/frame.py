@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from . import words
-from .film import FOREVER
+from .film import FOREVER, MOTION
 from .metrics import text_width
 from .pace import Pace
 from .reel import Reel
@@ -17,10 +18,39 @@ from .story import Story
 W, H = 1280, 720
 LEFT, RIGHT = 24, 1256
 STAGE = (24, 124, 1232, 488)
-BAR = (24, 624, 1232, 80)
-# The scrubber, and more steps than this show as one piece a phase.
-TRACK_X, TRACK_W, TRACK_Y = 248, 722, 649
+# More steps than this show as one piece of the scrubber a phase.
 MOST_PIECES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BarForm:
+    """Sizes of a control bar: one for talks, and a lower one for the full view."""
+
+    box: tuple[float, float, float, float]
+    small: float  # radius of the step buttons
+    large: float  # radius of the play button
+    back_x: float
+    play_x: float
+    forward_x: float
+    track_x: float
+    track_w: float
+    track_y: float
+    track_h: float
+    label_y: float
+    font: float
+    time_x: float
+    speed: tuple[float, float, float, float]
+
+    @property
+    def middle(self) -> float:
+        """Height of the buttons' middle."""
+        return self.box[1] + self.box[3] / 2
+
+
+TALK = BarForm((24, 624, 1232, 80), 22, 28, 70, 130, 190, 248, 722, 649, 10, 690, 18, 1152,
+               (1172, 644, 68, 40))  # fmt: skip
+LOW = BarForm((24, 656, 1232, 52), 15, 19, 54, 94, 134, 176, 818, 672, 7, 697, 13, 1160,
+              (1178, 667, 60, 30))  # fmt: skip
 
 
 def ground(reel: Reel) -> None:
@@ -102,6 +132,7 @@ def bar(
     labels: Sequence[str],
     *,
     ends: tuple[str, str] | None = None,
+    form: BarForm = TALK,
 ) -> None:
     """Draw the control bar.
 
@@ -111,39 +142,47 @@ def bar(
         pieces: Start and end in film seconds and phase of each piece of the scrubber.
         labels: Name of each phase, written below.
         ends: Words below the two ends instead, where there is nothing in between.
+        form: Sizes.
     """
-    plate(reel, "bar", *BAR)
-    _buttons(reel, pace)
-    boxes = _pieces([phase for _, _, phase in pieces])
-    reel.pick(TRACK_X, TRACK_Y - 12, TRACK_W, 34, reel.ref(action="scrub"))
+    plate(reel, "bar", *form.box)
+    _buttons(reel, pace, form)
+    boxes = _pieces([phase for _, _, phase in pieces], form)
+    reel.pick(form.track_x, form.track_y - 12, form.track_w, 34, reel.ref(action="scrub"))
+    y, h = form.track_y, form.track_h
     for (x, w), (start, end, _) in zip(boxes, pieces, strict=True):
-        reel.rect(x, TRACK_Y, w, 10, fill="slot", radius=3)
+        reel.rect(x, y, w, h, fill="slot", radius=3)
         full: dict[str, Any] = {"fill": "ink", "radius": 3, "z": 1}
-        reel.rect(
-            x, TRACK_Y, 0, 10, to=(x, TRACK_Y, w, 10), during=(start, end), ease=False, **full
-        )
-        reel.rect(x, TRACK_Y, w, 10, during=(end, FOREVER), **full)
-        _knob(reel, x, x + w, (start, end))
+        reel.rect(x, y, 0, h, to=(x, y, w, h), during=(start, end), ease=False, **full)
+        reel.rect(x, y, w, h, during=(end, FOREVER), **full)
+        _knob(reel, form, x, x + w, (start, end))
     first, last = boxes[0], boxes[-1]
-    _knob(reel, first[0], first[0], (-FOREVER, pieces[0][0]))
-    _knob(reel, last[0] + last[1], last[0] + last[1], (pieces[-1][1], FOREVER))
+    _knob(reel, form, first[0], first[0], (-FOREVER, pieces[0][0]))
+    _knob(reel, form, last[0] + last[1], last[0] + last[1], (pieces[-1][1], FOREVER))
     for (_, before, _), (start, _, _), (x, _) in zip(pieces, pieces[1:], boxes[1:], strict=False):
-        _knob(reel, x, x, (before, start))
-    _labels(reel, pieces, boxes, labels, ends)
+        _knob(reel, form, x, x, (before, start))
+    _labels(reel, form, pieces, boxes, labels, ends)
     total = format_ns(pace.clock.ns[-1], pace.clock)
-    reel.text(1152, 671, f"{{}} / {total} {pace.clock.unit}", size=18, weight=600, font="mono",
-              fill="text", anchor="end", clock=True)  # fmt: skip
-    reel.rect(1172.75, 644.75, 66.5, 38.5, stroke="card_edge", width=1.5, radius=9)
-    reel.text(1188, 671, "1×", size=20, weight=700, fill="ink")
-    reel.poly([(1218, 661), (1230, 661), (1224, 668)], fill="muted")
-    reel.pick(1172, 644, 68, 40, reel.ref(action="speed"))
+    reel.text(form.time_x, form.middle + 0.37 * form.font, f"{{}} / {total} {pace.clock.unit}",
+              size=form.font, weight=600, font="mono", fill="text", anchor="end",
+              clock=True)  # fmt: skip
+    _speed(reel, form)
 
 
-def _pieces(phases: Sequence[int]) -> list[tuple[float, float]]:
+def _speed(reel: Reel, form: BarForm) -> None:
+    x, y, w, h = form.speed
+    size = h / 2
+    reel.rect(x + 0.75, y + 0.75, w - 1.5, h - 1.5, stroke="card_edge", width=1.5, radius=h * 0.22)
+    reel.text(x + 0.24 * w, form.middle + 0.35 * size, "1×", size=size, weight=700, fill="ink")
+    cx, cy, r = x + 0.77 * w, form.middle, 0.15 * h
+    reel.poly([(cx - r, cy - r / 2), (cx + r, cy - r / 2), (cx, cy + 0.7 * r)], fill="muted")
+    reel.pick(x, y, w, h, reel.ref(action="speed"))
+
+
+def _pieces(phases: Sequence[int], form: BarForm) -> list[tuple[float, float]]:
     """Return x and width of each piece: 3 px apart, 14 between phases."""
     gaps = [0, *(14 if a != b else 3 for a, b in pairwise(phases))]
-    w = (TRACK_W - sum(gaps)) / len(phases)
-    out, x = [], float(TRACK_X)
+    w = (form.track_w - sum(gaps)) / len(phases)
+    out, x = [], form.track_x
     for gap in gaps:
         x += gap
         out.append((x, w))
@@ -151,28 +190,28 @@ def _pieces(phases: Sequence[int]) -> list[tuple[float, float]]:
     return out
 
 
-def _knob(reel: Reel, x1: float, x2: float, during: tuple[float, float]) -> None:
-    y = TRACK_Y + 5
-    for r, fill, z in ((13, "panel", 2), (10, "ink", 3)):
+def _knob(reel: Reel, form: BarForm, x1: float, x2: float, during: tuple[float, float]) -> None:
+    y, size = form.track_y + form.track_h / 2, form.track_h
+    for r, fill, z in ((1.4 * size, "panel", 2), (1.1 * size, "ink", 3)):
         box, end = (x1 - r, y - r, 2 * r, 2 * r), (x2 - r, y - r, 2 * r, 2 * r)
         reel.rect(*box, to=end if x1 != x2 else None, during=during, ease=False, fill=fill,
-                  radius=r, z=z, layer=2)  # fmt: skip
+                  radius=r, z=z, layer=MOTION)  # fmt: skip
 
 
 def _labels(
     reel: Reel,
+    form: BarForm,
     pieces: Sequence[tuple[float, float, int]],
     boxes: Sequence[tuple[float, float]],
     labels: Sequence[str],
     ends: tuple[str, str] | None,
 ) -> None:
     """Write the phases' names below the scrubber, the active one in ink."""
-    y = 690
     if ends is not None:
         over = pieces[-1][1]
         x2 = boxes[-1][0] + boxes[-1][1]
-        _label(reel, TRACK_X, y, ends[0], "start", (-FOREVER, over))
-        _label(reel, x2, y, ends[1], "end", (over, FOREVER))
+        _label(reel, form, form.track_x, ends[0], "start", (-FOREVER, over))
+        _label(reel, form, x2, ends[1], "end", (over, FOREVER))
         return
     for k, label in enumerate(labels):
         own = [i for i, piece in enumerate(pieces) if piece[2] == k]
@@ -180,13 +219,15 @@ def _labels(
             continue
         start = pieces[own[0]][0] if k else -FOREVER
         end = pieces[own[-1]][1] if k < len(labels) - 1 else FOREVER
-        _label(reel, boxes[own[0]][0], y, label[:1].lower() + label[1:], "start", (start, end))
+        text = label[:1].lower() + label[1:]
+        _label(reel, form, boxes[own[0]][0], text, "start", (start, end))
 
 
 def _label(
-    reel: Reel, x: float, y: float, text: str, anchor: str, active: tuple[float, float]
+    reel: Reel, form: BarForm, x: float, text: str, anchor: str, active: tuple[float, float]
 ) -> None:
-    common: dict[str, Any] = {"size": 18, "anchor": anchor}
+    common: dict[str, Any] = {"size": form.font, "anchor": anchor}
+    y = form.label_y
     reel.text(x, y, text, weight=700, fill="ink", during=active, **common)
     if active[0] > -FOREVER:
         reel.text(x, y, text, weight=400, fill="muted", during=(-FOREVER, active[0]), **common)
@@ -194,29 +235,45 @@ def _label(
         reel.text(x, y, text, weight=400, fill="muted", during=(active[1], FOREVER), **common)
 
 
-def _buttons(reel: Reel, pace: Pace) -> None:
+def _buttons(reel: Reel, pace: Pace, form: BarForm) -> None:
     """Draw step back, play or pause, step forward."""
-    cy = 664
-    for cx, action in ((70, "back"), (190, "forward")):
-        reel.rect(cx - 22, cy - 22, 44, 44, stroke="card_edge", width=1.5, radius=22)
-        reel.pick(cx - 22, cy - 22, 44, 44, reel.ref(action=action))
-    reel.rect(102, cy - 28, 56, 56, fill="ink", radius=28)
-    reel.pick(102, cy - 28, 56, 56, reel.ref(action="play"))
-    _skip(reel, 70, cy, -1, "ink", None)
-    _skip(reel, 190, cy, 1, "ink", (-FOREVER, pace.end_s))
-    _skip(reel, 190, cy, 1, "hollow", (pace.end_s, FOREVER))
+    cy = form.middle
     going, over = (-FOREVER, pace.end_s), (pace.end_s, FOREVER)
-    for x in (120, 133):
-        reel.rect(x, cy - 11, 7, 22, fill="inverse", radius=1.5, during=going, z=1)
-    reel.poly([(122, cy - 13), (145, cy), (122, cy + 13)], fill="inverse", during=over, z=1)
+    for cx, r, action in (
+        (form.back_x, form.small, "back"),
+        (form.forward_x, form.small, "forward"),
+        (form.play_x, form.large, "play"),
+    ):
+        look: dict[str, Any] = (
+            {"fill": "ink"} if action == "play" else {"stroke": "card_edge", "width": 1.5}
+        )
+        reel.rect(cx - r, cy - r, 2 * r, 2 * r, radius=r, **look)
+        reel.pick(cx - r, cy - r, 2 * r, 2 * r, reel.ref(action=action))
+    scale = form.small / 22
+    _skip(reel, form.back_x, cy, -1, scale, "ink", None)
+    _skip(reel, form.forward_x, cy, 1, scale, "ink", going)
+    _skip(reel, form.forward_x, cy, 1, scale, "hollow", over)
+    cx, u = form.play_x, form.large / 28
+    for x in (-10, 3):
+        reel.rect(cx + x * u, cy - 11 * u, 7 * u, 22 * u, fill="inverse", radius=1.5 * u,
+                  during=going, z=1)  # fmt: skip
+    reel.poly([(cx - 8 * u, cy - 13 * u), (cx + 15 * u, cy), (cx - 8 * u, cy + 13 * u)],
+              fill="inverse", during=over, z=1)  # fmt: skip
 
 
 def _skip(
-    reel: Reel, cx: float, cy: float, way: int, ink: str, during: tuple[float, float] | None
+    reel: Reel,
+    cx: float,
+    cy: float,
+    way: int,
+    scale: float,
+    ink: str,
+    during: tuple[float, float] | None,
 ) -> None:
-    tip, back = cx + way * 7, cx - way * 8
-    reel.poly([(back, cy - 9.5), (tip, cy), (back, cy + 9.5)], fill=ink, during=during)
-    reel.rect(tip - 1.75 + way * 0.5, cy - 9.5, 3.5, 19, fill=ink, radius=1, during=during)
+    tip, back, half = cx + way * 7 * scale, cx - way * 8 * scale, 9.5 * scale
+    reel.poly([(back, cy - half), (tip, cy), (back, cy + half)], fill=ink, during=during)
+    w = 3.5 * scale
+    reel.rect(tip - w / 2 + way * 0.5, cy - half, w, 2 * half, fill=ink, radius=1, during=during)
 
 
 def meta(story: Story, **more: Any) -> dict[str, Any]:

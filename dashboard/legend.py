@@ -12,7 +12,7 @@ from .tiles import Look, arriving, patch, put, tile
 ORDER = (Mark.OWN, Mark.PARTIAL, Mark.COMPLETE, Mark.PASSED, Mark.EMPTY, Mark.UNKNOWN)
 
 
-def _samples(view: Cells) -> list[tuple[Mark | None, str, set[int], str]]:
+def samples(view: Cells) -> list[tuple[Mark | None, str, set[int], str]]:
     """Return sign, number, ranks and words of each sample; None stands for arriving."""
     cells = [cell for place in view.story.places for cell in place.cells]
     marks = {change.mark for cell in cells for change in cell.changes}
@@ -77,7 +77,7 @@ def _sample(
 
 def row(reel: Reel, view: Cells) -> None:
     """Draw the legend in a row below the cards."""
-    items = _samples(view)
+    items = samples(view)
     note = words.legend_note(view)
     widths = [text_width(item[3], 18) for item in items]
     sample_w = 14.0 if view.look.bars else 44.0
@@ -112,7 +112,7 @@ def _palette(reel: Reel, view: Cells, x: float) -> None:
 def column(reel: Reel, view: Cells) -> None:
     """Draw the legend as a column in the upper left corner, where a tree leaves room."""
     x, y = 52.0, 151.0
-    for item in _samples(view):
+    for item in samples(view):
         width, middle = _sample(reel, view, x, y, item)
         reel.text(x + width + 12, middle + 5.5, item[3], size=18, weight=500, fill="text")
         y += 45 if not view.look.bars else 54

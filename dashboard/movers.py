@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from . import words
 from .cellview import Cells
-from .film import FOREVER
+from .film import FOREVER, MOTION
 from .layout import AIR, Layout, Point, along, lengths
+from .metrics import text_width
 from .reel import Reel, Span
 from .story import Message
 from .tiles import Shape, arrowhead, put
 
-HEAD = 15.0  # length of an arrowhead
+# Begin, end and time of a straight piece of a way, and whether the motion is eased.
+Leg = tuple[Point, Point, Span, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """Sizes of ways and messages.
+
+    Attributes:
+        head: Length of an arrowhead.
+        link: Width of a way.
+        trail: Width of the line behind a message.
+        label: Size of a barcode's name on its way.
+        short: Whether that name is c5 instead of chunk 5.
+        idle: Colour of a way.
+    """
+
+    head: float = 15.0
+    link: float = 3.0
+    trail: float = 4.0
+    label: float = 18.0
+    short: bool = False
+    idle: str = "link"
+
+
 # Weight and ink of signs, operands and the result.
 _STRENGTHS = ((500, "muted"), (500, "text"), (800, "ink"))
 
@@ -25,10 +53,26 @@ class Movers:
         view: How cells look.
         layout: Where ranks are.
         lifts: Whether a message lifts out of its cell, as in a tree, where rows are near.
+        pen: Sizes of lines.
+        dashed: Ways that are drawn dashed.
     """
 
-    def __init__(self, view: Cells, layout: Layout, *, lifts: bool) -> None:
+    def __init__(
+        self,
+        view: Cells,
+        layout: Layout,
+        *,
+        lifts: bool,
+        pen: Pen | None = None,
+        dashed: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
         self.view = view
+        self.pen = pen or Pen()
+        slots = {cell.slot for place in view.story.places for cell in place.cells}
+        # Where there is only one chunk, its name tells nothing.
+        self.labels = view.look.bars and len(slots) > 1
+        self.trail: dict[str, Any] = {"stroke": "ink", "width": self.pen.trail}
+        self.dashed = dashed
         self.layout = layout
         self.lifts = lifts
 
@@ -64,26 +108,31 @@ class Movers:
         """Draw a way in grey, with a head that turns to ink while something is on it."""
         points = self.layout.routes[src, dst]
         since, until = self._shown(src, dst)
-        shaft = along(points, 0, HEAD * 0.7)
+        shaft = along(points, 0, self.pen.head * 0.7)
         always = since <= -FOREVER and until >= FOREVER
         during = None if always else (since, until)
         for a, b in pairwise(shaft):
-            reel.line(*a, *b, stroke="link", width=3, z=-2, during=during)
+            reel.line(*a, *b, stroke=self.pen.idle, width=self.pen.link, z=-2, during=during,
+                      dash=(6, 4) if (src, dst) in self.dashed else ())  # fmt: skip
         (ax, ay), (bx, by) = points[-2], points[-1]
         length = math.hypot(bx - ax, by - ay) or 1.0
         way = ((bx - ax) / length, (by - ay) / length)
         times = [since]
         for start, end in self._spans(src, dst):
-            put(reel, [arrowhead(*way, "link")], bx, by, during=(times[-1], start), z=-1)
-            put(reel, [arrowhead(*way, "ink")], bx, by, during=(start, end), z=-1)
+            put(reel, [self._head(way, self.pen.idle)], bx, by, during=(times[-1], start), z=-1)
+            put(reel, [self._head(way, "ink")], bx, by, during=(start, end), z=-1)
             times.append(end)
-        put(reel, [arrowhead(*way, "link")], bx, by, during=(times[-1], until), z=-1)
+        put(reel, [self._head(way, self.pen.idle)], bx, by, during=(times[-1], until), z=-1)
+
+    def _head(self, way: Point, ink: str) -> Shape:
+        long = self.pen.head
+        return arrowhead(*way, ink, long=long, wide=long * 16 / 15)
 
     def _ends(self, message: Message, w: float, h: float) -> tuple[Point, ...]:
         """Return the way of a message's middle: from the sender's edge to before the arrowhead."""
         points = self.layout.routes[message.src, message.dst]
         first, last = _reach(points[0], points[1], w, h), _reach(points[-2], points[-1], w, h)
-        way = along(points, 0 if self.lifts else first, last + HEAD + 3)
+        way = along(points, 0 if self.lifts else first, last + self.pen.head + 3)
         if self.lifts:
             spot = self.layout.spots[message.src]
             k = self._cell_number(message)
@@ -97,85 +146,71 @@ class Movers:
         return slots.index(slot) if slot in slots else 0
 
     def _message(self, reel: Reel, number: int, message: Message) -> None:
+        """Draw a message on its way: its cell in an ink frame, a trail behind it."""
         start, end = self.view.pace.flights[number]
         shapes, w, h = self.view.token(message)
         way = self._ends(message, w, h)
+        over = end
         if message.t_end_ns is None:
             # Nobody saw it arrive: it stays half way.
             way = (way[0], _between(way[0], way[-1], 0.5))
-        ref = reel.ref(
-            kind="message", send=message.send, recv=message.recv, reduce=message.reduce,
-            src=self._rank(message.src), dst=self._rank(message.dst),
-            chunk=message.pieces[0].payload.chunk, slot=message.pieces[0].dst_slot,
-            step=message.step,
-        )  # fmt: skip
-        stops = lengths(way)
-        total = sum(stops) or 1.0
-        flight = end - start if message.t_end_ns is not None else 1.0
-        lift = 0.15 if self.lifts and len(stops) > 1 else 0.0
-        at, begin, now = 0.0, way[0], start
+            over = start + min(1.0, (end - start) / 2)
+        ref = reel.ref(**words.message_ref(self.view.story, message))
         tail = self.layout.routes[message.src, message.dst][0]
-        for goal, length in zip(way[1:], stops, strict=True):
-            lifting = lift > 0 and not at
-            share = lift if lifting else (1 - lift) * length / (total - (stops[0] if lift else 0))
-            span = (now, now + flight * share)
-            self._leg(reel, shapes, (w, h), begin, goal, None if lifting else tail, span,
-                      len(stops) == 1, ref)  # fmt: skip
+        lifts = self.lifts and len(way) > 2
+        for k, (begin, goal, span) in enumerate(_legs(way, (start, over), lifts)):
+            lifting = lifts and k == 0
+            leg = (begin, goal, span, len(way) == 2)
+            self._leg(reel, shapes, (w, h), leg, None if lifting else tail, ref)
+            if self.labels:
+                self._label(reel, message, (w, h), leg)
             if not lifting:
-                tail_span = (span[1], end)
-                reel.line(*tail, *goal, stroke="ink", width=4, during=tail_span, z=1, layer=2)
+                during = (span[1], end)
+                reel.line(*tail, *goal, during=during, z=1, layer=MOTION, **self.trail)
                 tail = goal
-            at, begin, now = at + length, goal, span[1]
-        if message.t_end_ns is None:
-            self._leg(reel, shapes, (w, h), begin, begin, tail, (start + 1.0, end), False, ref)
-            reel.line(*way[0], *begin, stroke="ink", width=4, during=(start + 1.0, end), layer=2)
-        if self.view.look.bars:
-            self._label(reel, message, way, (w, h), (start, end))
-
-    def _rank(self, place: int) -> int | None:
-        return self.view.story.places[place].rank
+        if over < end:
+            leg = (way[-1], way[-1], (over, end), False)
+            self._leg(reel, shapes, (w, h), leg, None, ref)
 
     def _leg(
         self,
         reel: Reel,
         shapes: list[Shape],
-        size: tuple[float, float],
-        begin: Point,
-        goal: Point,
+        size: Point,
+        leg: Leg,
         tail: Point | None,
-        span: Span,
-        ease: bool,
         ref: int,
     ) -> None:
         """Draw a message on a straight piece of its way, with the trail behind it."""
+        begin, goal, span, ease = leg
         w, h = size
         a, b = (begin[0] - w / 2, begin[1] - h / 2), (goal[0] - w / 2, goal[1] - h / 2)
         put(reel, shapes, *a, to=b, during=span, ease=ease, z=2)
         reel.pick(*a, w, h, ref, to=(*b, w, h), during=span, ease=ease)
         if tail is not None:
-            reel.line(*tail, *begin, to=(*tail, *goal), stroke="ink", width=4, during=span,
-                      ease=ease, z=1)  # fmt: skip
+            reel.line(*tail, *begin, to=(*tail, *goal), during=span, ease=ease, z=1, **self.trail)
 
-    def _label(
-        self, reel: Reel, message: Message, way: tuple[Point, ...], size: Point, span: Span
-    ) -> None:
+    def _label(self, reel: Reel, message: Message, box: Point, leg: Leg) -> None:
         """Write which chunk a barcode on its way is: above it, or beside where it goes upright."""
-        if len(message.pieces) == 1:
-            piece = message.pieces[0]
-            chunk = piece.payload.chunk
-            text = f"chunk {piece.dst_slot if chunk is None else chunk}"
-        else:
-            text = f"{len(message.pieces)} chunks"
-        (ax, ay), (bx, by) = way[0], way[-1]
-        w, h = size
-        style = {"size": 18, "weight": 600, "fill": "ink", "z": 3}
-        if abs(by - ay) < abs(bx - ax):
-            reel.text(ax, ay - h / 2 - 10, text, to=(bx, by - h / 2 - 10), during=span,
-                      anchor="middle", **style)  # fmt: skip
+        (ax, ay), (bx, by), span, ease = leg
+        size = self.pen.label
+        text = words.chunk(message, brief=self.pen.short)
+        w, h = box
+        route = self.layout.routes[message.src, message.dst]
+        style: dict[str, Any] = {"size": size, "weight": 600, "fill": "ink", "z": 3,
+                                 "during": span, "ease": ease}  # fmt: skip
+        if abs(route[-1][1] - route[0][1]) < abs(route[-1][0] - route[0][0]) and not self.lifts:
+            up = h / 2 + 0.55 * size
+            # It stays between the cards, whose names it would cover.
+            low, high = sorted((route[0][0], route[-1][0]))
+            half = min(text_width(text, size, 600) / 2, (high - low) / 2)
+            ax, bx = (min(max(x, low + half), high - half) for x in (ax, bx))
+            reel.text(ax, ay - up, text, to=(bx, by - up), anchor="middle", **style)
             return
-        right = ax < 640
-        shift = w / 2 + 12 if right else -w / 2 - 12
-        reel.text(ax + shift, ay + 6, text, to=(bx + shift, by + 6), during=span,
+        right = ax < self.view.middle_x
+        shift = w / 2 + 0.66 * size if right else -w / 2 - 0.66 * size
+        down = size / 3
+        reel.text(ax + shift, ay + down, text, to=(bx + shift, by + down),
                   anchor="start" if right else "end", **style)  # fmt: skip
 
     def _sum(self, reel: Reel, number: int, message: Message) -> None:
@@ -201,6 +236,22 @@ class Movers:
             reel.text(left + width * size / 2, y, text, font="mono", size=size, anchor="middle",
                       during=during, weight=weight, fill=ink)  # fmt: skip
             left += width * size
+
+
+def _legs(way: Sequence[Point], span: Span, lifts: bool) -> Iterator[tuple[Point, Point, Span]]:
+    """Yield the straight pieces of a way and when each is travelled, at an even pace.
+
+    Where it lifts out of its cell first, that takes a short share whatever the distance.
+    """
+    stops = lengths(way)
+    lift = 0.15 if lifts else 0.0
+    rest = sum(stops[1:] if lifts else stops) or 1.0
+    now = span[0]
+    for k, length in enumerate(stops):
+        share = lift if lifts and k == 0 else (1 - lift) * length / rest
+        end = span[1] if k == len(stops) - 1 else now + (span[1] - span[0]) * share
+        yield way[k], way[k + 1], (now, end)
+        now = end
 
 
 def _reach(a: Point, b: Point, w: float, h: float) -> float:

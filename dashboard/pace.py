@@ -69,9 +69,11 @@ def _flight(message: Message, steps: Sequence[Span], end: float) -> Span:
     return start, start + FLIGHT * (stop - start) if message.t_end_ns is not None else end
 
 
-def clock_of(s: Sequence[float], ns: Sequence[float], duration_ns: int) -> Clock:
-    """Return a clock through knots, in a unit that suits the duration."""
+def clock_of(s: Sequence[float], ns: Sequence[float], duration_ns: int, finer: int = 0) -> Clock:
+    """Return a clock through knots, in a unit that suits the duration, `finer` by some decimals."""
     unit, unit_ns, decimals = time_unit(duration_ns)
+    if unit_ns > 1:
+        decimals += finer
     return Clock(tuple(s), tuple(ns), unit, unit_ns, decimals)
 
 
@@ -94,7 +96,7 @@ def linear(story: Story, *, length_s: float) -> Pace:
         (film(m.t_start_ns), film(m.t_end_ns) if m.t_end_ns is not None else end + HOLD_S)
         for m in story.messages
     )
-    clock = clock_of([HOLD_S, end], [0.0, float(story.duration_ns)], story.duration_ns)
+    clock = clock_of([HOLD_S, end], [0.0, float(story.duration_ns)], story.duration_ns, 1)
     return Pace(steps, flights, end, end + HOLD_S, clock)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .numbers import size_text
 from .story import Mark, Message, Story
 from .theme import MONO_EM
 
@@ -31,6 +32,15 @@ CALL_STARTS, CALL_RETURNS = "call starts", "call returns"
 NO_VALUES = "values were not recorded"
 NO_CALL = "no call was recorded"
 NO_END = "no end was recorded"
+
+# The full view.
+SENDS, STATE, IN_FLIGHT = "Sends", "State", "In flight"
+STATE_NOTE, STATE_NOTE_COPY = "ranks combined in each chunk", "whose chunk each rank has"
+NOT_YET, BETWEEN = "waits for its turn", "waits for what it sends next"
+ALL_SENT, SENDS_NOTHING = "has sent everything", "sends nothing"
+COLOURS = "Colour = contributing rank"
+LOGICAL = "logical picture: who sends to whom"
+BETWEEN_HOSTS = "between hosts"
 
 _SIGNS = {"SUM": "+", "AVG": "+", "PRODUCT": "×", "BAND": "&", "BOR": "|", "BXOR": "^"}
 _RESULTS = {
@@ -74,6 +84,48 @@ def badge(story: Story) -> str:
 def rank(number: int | None, place: int) -> str:
     """Return the name of a place: Rank 3, or Switch 1 for a helper."""
     return f"Rank {place}" if number is None else f"Rank {number}"
+
+
+def tag(number: int | None, place: int) -> str:
+    """Return the short name of a place: R3, or S1 for a helper."""
+    return f"S{place}" if number is None else f"R{number}"
+
+
+def each(text: str) -> str:
+    """Return a size as that of each message."""
+    return f"{text} a message"
+
+
+def of(some: int, all_: int) -> str:
+    """Return a share as words: 6 of 8."""
+    return f"{some} of {all_}"
+
+
+def network(shape: str) -> str:
+    """Return what a topology is called in the middle of the stage."""
+    return {"graph": "every link"}.get(shape, f"{shape}, every link")
+
+
+def subtitle(story: Story) -> str:
+    """Return size, operation and ranks of a call."""
+    parts = [plural(story.n, "rank")]
+    chunks = len({cell.slot for place in story.places for cell in place.cells})
+    if chunks > 1:
+        parts.append(f"{chunks} chunks")
+    if story.size_bytes is not None:
+        parts.append(size_text(story.size_bytes))
+    kind = ", ".join(word for word in ((story.op or "").lower(), story.dtype or "") if word)
+    return " · ".join([*parts, kind] if kind else parts)
+
+
+def message_ref(story: Story, message: Message) -> dict[str, Any]:
+    """Return what a primitive that stands for a message refers to."""
+    piece = message.pieces[0]
+    return {
+        "kind": "message", "send": message.send, "recv": message.recv, "reduce": message.reduce,
+        "src": story.places[message.src].rank, "dst": story.places[message.dst].rank,
+        "chunk": piece.payload.chunk, "slot": piece.dst_slot, "step": message.step,
+    }  # fmt: skip
 
 
 def sign(op: str | None) -> str | None:
@@ -131,6 +183,16 @@ def operator(story: Story) -> str:
     others = {"all_gather": "GATHER", "gather": "GATHER", "all_to_all": "EXCHANGE",
               "barrier": "WAIT"}  # fmt: skip
     return others.get(story.collective, story.op or story.collective)
+
+
+def chunk(message: Message, *, brief: bool = False) -> str:
+    """Return the name of what a message carries: chunk 5, or c5."""
+    if len(message.pieces) > 1:
+        first, last = message.pieces[0].dst_slot, message.pieces[-1].dst_slot
+        return f"c{first}–{last}" if brief else f"{len(message.pieces)} chunks"
+    piece = message.pieces[0]
+    number = piece.dst_slot if piece.payload.chunk is None else piece.payload.chunk
+    return f"c{number}" if brief else f"chunk {number}"
 
 
 def things(story: Story, numbers: bool) -> str:
