@@ -238,7 +238,7 @@ def _as_trace(found: Any) -> Trace:
     if isinstance(found, Trace):
         return with_contributors(found)
     from .sim.replay import simulate
-    from .sim.topology import topology
+    from .sim.topology import parse as topology
 
     count = 4 * found.n_chunks
     ring = topology("full", found.group_size)

@@ -67,7 +67,9 @@ def _chunkscope_session(request: pytest.FixtureRequest) -> Session:
 
     config = request.config
     session = Session(config.getoption("--chunkscope-update"), config.rootpath / "chunkscope-out")
-    config.pluginmanager.get_plugin("chunkscope-goldens").session = session
+    watcher = config.pluginmanager.get_plugin("chunkscope-goldens")
+    assert isinstance(watcher, Watcher)
+    watcher.session = session
     return session
 
 

@@ -9,6 +9,7 @@ checksums. Anything that reads Parquet reads it:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,8 @@ from .trace import Trace
 from .validate import check_version, checked_trace
 
 _KEY = b"chunkscope"
+_GROUP_ROWS = 1 << 18
+_GROUP_BYTES = 1 << 28
 _STATE_SPECS = STATES[1:]  # without `event`, which the row itself says
 
 
@@ -71,15 +74,28 @@ def write(trace: Trace, path: Path) -> None:
     )
     texts = [spec.name for spec in EVENTS if spec.type is Type.TEXT]
     texts += [f"states.list.element.{s.name}" for s in _STATE_SPECS if s.type is Type.TEXT]
-    with replacing(path) as temp:
-        pq.write_table(
-            table,
+    with (
+        replacing(path) as temp,
+        pq.ParquetWriter(
             temp,
+            table.schema,
             compression="zstd",
             use_dictionary=texts,
             write_statistics=False,
             write_page_checksum=True,
-        )
+        ) as writer,
+    ):
+        for start, stop in itertools.pairwise(_row_groups(trace, ends)):
+            writer.write_table(table[start:stop], row_group_size=stop - start)
+
+
+def _row_groups(trace: Trace, ends: Array) -> list[int]:
+    """Return where groups of rows start and end: so many bytes in one that any reader takes it."""
+    kept = np.zeros(len(trace.states) + 1, np.int64)
+    np.cumsum(trace.states["data"].values, out=kept[1:])
+    full = kept[ends] // _GROUP_BYTES + np.arange(len(ends)) // _GROUP_ROWS
+    cuts = np.flatnonzero(np.diff(full)) + 1
+    return [0, *cuts[(cuts > 0) & (cuts < len(trace))].tolist(), len(trace)]
 
 
 def _to_arrow(pa: ModuleType, column: Column) -> Any:
@@ -142,9 +158,11 @@ def _read(pa: ModuleType, file: Any, path: str) -> Trace:
         if name not in known:
             raise TraceFormatError("unknown column", file=path, field=f"$.{name}")
     meta = meta_from_json(header.meta, path, None, header.schema_version)
-    table = file.read(use_threads=True)
+    # Arrow cannot read nested columns of several row groups at once.
+    groups = [file.read_row_group(k) for k in range(file.num_row_groups)]
+    table = pa.concat_tables(groups) if groups else schema.empty_table()
     n = table.num_rows
-    events = {name: _chunks(table[name]) for name in schema.names if name != "states"}
+    events = {name: table[name].chunks for name in schema.names if name != "states"}
     event_table = Table.build(EVENTS, _from_arrow(pa, EVENTS, events, path, "$"), n)
     owner, states = _states(pa, table, path)
     columns = _from_arrow(pa, _STATE_SPECS, states, path, "$.states")
@@ -163,10 +181,6 @@ def _header(metadata: dict[bytes, bytes], path: str) -> _Header:
         raise TraceFormatError(str(error), file=path, field="metadata key 'chunkscope'") from None
     check_version(header.schema_version, path)
     return header
-
-
-def _chunks(chunked: Any) -> list[Any]:
-    return list(chunked.chunks)
 
 
 def _states(pa: ModuleType, table: Any, path: str) -> tuple[Array, dict[str, list[Any]]]:
