@@ -28,6 +28,7 @@ from urllib.parse import quote, unquote
 
 from ..errors import ChunkscopeError, ScheduleError, TraceFormatError
 from ..sim.library import algorithms
+from ..sim.source import open_trace
 from ..sim.spec import Spec, parse_spec
 from ..traces.files import FORMATS, format_of
 from ..traces.trace import Trace
