@@ -81,7 +81,7 @@ def demo(no_browser: bool, port: int) -> None:
     \b
     Example: chunkscope demo
     """
-    from .sim.execute import run_collective
+    from .sim.run import run_collective
     from .sim.spec import Spec
 
     spec = Spec("all_reduce", "ring")
@@ -158,7 +158,7 @@ def run(output: Path | None, as_json: bool, opens: bool, **words: Any) -> None:
     \b
     Example: chunkscope run all_reduce -a ring -n 4 --bytes 1MiB
     """
-    from .sim.execute import run_collective
+    from .sim.run import run_collective
 
     spec = _spec(words)
     path = output or _new_name("run", spec, "")
