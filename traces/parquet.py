@@ -86,7 +86,7 @@ def write(trace: Trace, path: Path) -> None:
         ) as writer,
     ):
         for start, stop in itertools.pairwise(_row_groups(trace, ends)):
-            writer.write_table(table[start:stop], row_group_size=stop - start)
+            writer.write_table(table[start:stop], row_group_size=max(stop - start, 1))
 
 
 def _row_groups(trace: Trace, ends: Array) -> list[int]:
