@@ -46,9 +46,9 @@ def test_latency_counts_before_hops() -> None:
 
 def test_without_latency_the_fewest_hops_win() -> None:
     graph = nx.Graph()
-    for a, b in (("a", "x"), ("x", "b"), ("a", "b")):
+    for a, b in (("a", "x"), ("x", "y"), ("y", "b"), ("a", "z"), ("z", "b")):
         graph.add_edge(a, b, bandwidth_Bps=1e9, latency_ns=0)
-    assert nodes(Routes(Topology.of(graph, ["a", "b"])), 0, 1) == [("a", "b")]
+    assert nodes(Routes(Topology.of(graph, ["a", "b"])), 0, 1) == [("a", "z"), ("z", "b")]
 
 
 def test_ties_do_not_depend_on_the_order_of_the_edges() -> None:
