@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError
 from ..traces.record import current, record
-from .bind import Splits
+from .bind import BoundSchedule, Splits
 from .execution_log import ExecutionLog
 from .plan import Plan, hashable, plan_call
 from .program import Action, Do, Piece, batches
@@ -29,8 +29,6 @@ from .values import default_inputs
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
-
-    from .spec import Spec
 
 # Tags of ours start here, so that they do not meet those of the program's own messages.
 FIRST_TAG = 1 << 30
@@ -339,23 +337,22 @@ def _combine(op: str) -> Combine:
     return lambda slot, data: slot.add_(data)
 
 
-def run_with_default_inputs(schedule: Schedule, spec: Spec) -> None:
+def run_with_default_inputs(bound: BoundSchedule, op: str) -> None:
     """Execute a schedule on the inputs that a simulation has, in the default group."""
     import torch
     import torch.distributed as dist
 
     rank = dist.get_rank()
-    bound = schedule.bind(spec.count(), spec.dtype)
     given = default_inputs(bound)[rank]
-    dtype = getattr(torch, spec.dtype)
+    dtype = getattr(torch, bound.dtype)
     if given is None:
         tensor = torch.zeros(bound.output_elements(rank), dtype=dtype)
     else:
         tensor = torch.from_numpy(given).to(dtype)
-    execute(schedule, tensor, spec.op)
+    execute(bound.schedule, tensor, op)
 
 
-def join_and_run(schedule: Schedule, spec: Spec, folder: str, state: str) -> bool:
+def join_and_run(bound: BoundSchedule, op: str, folder: str, state: str) -> bool:
     """Be one rank of a job that torchrun started; see `run.run_collective`."""
     import torch.distributed as dist
 
@@ -365,7 +362,7 @@ def join_and_run(schedule: Schedule, spec: Spec, folder: str, state: str) -> boo
     named = [folder]
     dist.broadcast_object_list(named, src=0)
     with record(named[0], state=state):
-        run_with_default_inputs(schedule, spec)
+        run_with_default_inputs(bound, op)
     is_first = dist.get_rank() == 0
     dist.barrier()  # the recording is whole when rank 0 reads it
     if joined_here:

@@ -12,10 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..traces.record.ranks import Ranks
+from .bind import BoundSchedule, bind
+from .plan import check_call
 
 if TYPE_CHECKING:
-    from .schedule import Schedule
     from .spec import Spec
+
+EXECUTE = f"{__package__}.execute"
 
 
 def run_collective(
@@ -44,24 +47,21 @@ def run_collective(
         from .execute import join_and_run
 
         spec = replace(spec, ranks=int(os.environ["WORLD_SIZE"]))
-        return join_and_run(_planned(spec), spec, os.fspath(folder), state)
-    schedule = _planned(spec)
-    with Ranks(spec.ranks) as ranks:
-        ranks.run(_run, schedule, spec, record=folder, state=state, timeout=timeout)
+        return join_and_run(_checked(spec), spec.op, os.fspath(folder), state)
+    bound = _checked(spec)
+    with Ranks(spec.ranks, preload=(EXECUTE,)) as ranks:
+        ranks.run(_run, bound, spec.op, record=folder, state=state, timeout=timeout)
     return True
 
 
-def _planned(spec: Spec) -> Schedule:
-    """Return the schedule, after all checks that need no ranks."""
-    from .plan import check_call
-
+def _checked(spec: Spec) -> BoundSchedule:
+    """Return the schedule and its sizes, after all checks that need no ranks."""
     schedule = spec.schedule()
     check_call(schedule, spec.ranks, spec.op)
-    schedule.bind(spec.count(), spec.dtype)
-    return schedule
+    return bind(schedule, spec.count(), spec.dtype)
 
 
-def _run(schedule: Schedule, spec: Spec) -> None:
+def _run(bound: BoundSchedule, op: str) -> None:
     from .execute import run_with_default_inputs
 
-    run_with_default_inputs(schedule, spec)
+    run_with_default_inputs(bound, op)

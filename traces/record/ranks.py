@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -38,7 +38,7 @@ from .folder import claim_new
 from .rank_process import Recording, Reply, dump_call, serve
 
 GRACE_S = 2.0  # after one rank has failed, the others get this long to come back
-_PRELOAD = ["torch", "torch.distributed", __name__.rpartition(".")[0]]
+_PRELOAD = ("torch", "torch.distributed", f"{__package__}.start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,15 @@ class Ranks:
     Args:
         n: Number of ranks, 1 or more.
         start_timeout: Seconds that starting the processes may take.
+        preload: Modules that the ranks need. The first pool of a program has them loaded once for
+            all ranks, now and later.
 
     Raises:
         MissingExtra: torch or cloudpickle is not installed.
         RanksError: The ranks did not start.
     """
 
-    def __init__(self, n: int, *, start_timeout: float = 60.0) -> None:
+    def __init__(self, n: int, *, start_timeout: float = 60.0, preload: Sequence[str] = ()) -> None:
         if n < 1:
             raise ValueError(f"number of ranks is {n}, expected 1 or more")
         for package in ("torch", "cloudpickle"):
@@ -70,6 +72,7 @@ class Ranks:
                 raise MissingExtra("Real ranks", "record", package)
         self.n = n
         self.start_timeout = start_timeout
+        self.preload = (*_PRELOAD, *preload)
         self._members: list[_Member] = []
         self._folder: Path | None = None
         self._start()
@@ -133,7 +136,7 @@ class Ranks:
 
     def _start(self) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOAD)
+        context.set_forkserver_preload(list(self.preload))
         self._folder = Path(tempfile.mkdtemp(prefix="chunkscope-ranks-"))
         with _no_main_module():
             for rank in range(self.n):
