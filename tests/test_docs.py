@@ -130,6 +130,18 @@ def test_python_blocks_run(document: str, tmp_path: Path, monkeypatch: pytest.Mo
             exec(compile(block, document, "exec"), names)
 
 
+@pytest.mark.ranks
+@pytest.mark.timeout(300)
+def test_the_test_in_the_readme_passes_once_its_golden_is_written(tmp_path: Path) -> None:
+    blocks = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    (block,) = [text for language, text in blocks if language == "python" and "def test_" in text]
+    (tmp_path / "test_readme.py").write_text(block, encoding="utf-8")
+    pytest_ = f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider test_readme.py"
+    run(f"{pytest_} --chunkscope-update", tmp_path)
+    assert "all_reduce" in (tmp_path / "golden" / "average-2.txt").read_text()
+    assert "1 passed" in run(pytest_, tmp_path)
+
+
 def test_readme_shows_commands() -> None:
     commands = [command for command, _ in shown("README.md")]
     assert {"make demo", "make test"} <= set(commands)
