@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import words
 from .film import FOREVER
@@ -289,13 +289,13 @@ class Cells:
         x, y = self.corner(spot, k, True)
         busy = self.busy(cell)
         size = self.index_size
-        common = {"font": "mono", "size": size, "anchor": "middle"}
-        at = (x + self.look.w / 2, y + self.look.h + 1.5 * size)
+        common: dict[str, Any] = {"font": "mono", "size": size, "anchor": "middle"}
+        x, y = x + self.look.w / 2, y + self.look.h + 1.5 * size
         times = sorted({-FOREVER, FOREVER, *(t for span in busy for t in span)})
         for start, end in pairwise(times):
             on = any(a <= start and end <= b for a, b in busy)
-            style = {"weight": 700, "fill": "ink"} if on else {"weight": 400, "fill": "soft"}
-            reel.text(*at, str(cell.slot), during=(start, end), **common, **style)
+            weight, ink = (700, "ink") if on else (400, "soft")
+            reel.text(x, y, str(cell.slot), during=(start, end), weight=weight, fill=ink, **common)
 
     def busy(self, cell: Cell) -> list[tuple[float, float]]:
         """Return when the chunk of a cell leaves it or comes to it."""

@@ -264,11 +264,11 @@ class Film:
         start = 12 + int.from_bytes(data[8:12], "little")
         header = json.loads(data[12:start])
         arrays = {}
-        types = {name: dtype for dtype, name in _TYPES.items()}
+        types: dict[str, Any] = {name: dtype for dtype, name in _TYPES.items()}
         widths = {name: width for name, _, width in _COLUMNS} | {"points": 2}
         for spec in header["columns"]:
             at = start + spec["offset"]
-            flat = np.frombuffer(data, types[spec["type"]], spec["length"], at)
+            flat: Array = np.frombuffer(data, types[spec["type"]], spec["length"], at)
             width = widths[spec["name"]]
             arrays[spec["name"]] = flat if width == 1 else flat.reshape(-1, width)
         clock = header["clock"]

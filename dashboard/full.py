@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import frame, words
 from .cellview import Cells, Form
 from .film import FOREVER, Film
@@ -149,15 +151,15 @@ def _header(reel: Reel, story: Story, pace: Pace) -> list[str]:
 
 
 def _pill(reel: Reel, box: Box, text: str, active: tuple[float, float]) -> None:
-    at = (box.x + box.w / 2, box.y + box.h / 2 + 5, text)
+    x, y = box.x + box.w / 2, box.y + box.h / 2 + 5
     reel.rect(box.x + 0.5, box.y + 0.5, box.w - 1, box.h - 1, fill="panel", stroke="line", width=1,
               radius=8)  # fmt: skip
     reel.rect(*box, fill="ink", radius=8, during=active)
     size = min(14.0, 14 * (box.w - 16) / text_width(text, 14, 600))
-    style = {"size": size, "weight": 600, "anchor": "middle", "z": 1}
-    reel.text(*at, fill="inverse", during=active, **style)
+    style: dict[str, Any] = {"size": size, "weight": 600, "anchor": "middle", "z": 1}
+    reel.text(x, y, text, fill="inverse", during=active, **style)
     for span in ((-FOREVER, active[0]), (active[1], FOREVER)):
-        reel.text(*at, fill="muted", during=span, **style)
+        reel.text(x, y, text, fill="muted", during=span, **style)
 
 
 # The stage.

@@ -183,8 +183,10 @@ def family(story: Story) -> Family | None:
         if parent.setdefault(child, above) != above:
             return None
         # Row 1 for what reaches the root last, or leaves it first.
-        row = up - message.step if message.reduces else message.step - (up if up < steps else 0) + 1
-        if turn.setdefault(child, row) != row:
+        down = (
+            up - message.step if message.reduces else message.step - (up if up < steps else 0) + 1
+        )
+        if turn.setdefault(child, down) != down:
             return None
     roots = [place for place in range(len(story.places)) if place not in parent]
     if len(roots) != 1 or len(story.places) < 2:
@@ -233,9 +235,9 @@ def tree(found: Family, box: Box, block_w: float, block_h: float, label_w: float
     _make_room(found, x, block_w + label_w)
     spots = tuple(Box(x[p] - block_w / 2, y[p], block_w, block_h) for p in range(n))
     routes: dict[tuple[int, int], tuple[Point, ...]] = {}
-    for place, below in found.children.items():
-        for k, child in enumerate(sorted(below, key=lambda c: x[c])):
-            foot = spots[place].x + block_w * (k + 1) / (len(below) + 1)
+    for place, children in found.children.items():
+        for k, child in enumerate(sorted(children, key=lambda c: x[c])):
+            foot = spots[place].x + block_w * (k + 1) / (len(children) + 1)
             top = (spots[child].centre[0], spots[child].y - AIR)
             end = (foot, spots[place].bottom + AIR + 3)
             routes[child, place] = (top, end)

@@ -201,6 +201,8 @@ class Movers:
                                  "during": span, "ease": ease}  # fmt: skip
         if abs(route[-1][1] - route[0][1]) < abs(route[-1][0] - route[0][0]) and not self.lifts:
             up = h / 2 + 0.55 * size
+            if bx < ax and (message.dst, message.src) in self.layout.routes:
+                up = -h / 2 - 1.15 * size  # the other way runs above
             # It stays between the cards, whose names it would cover.
             low, high = sorted((route[0][0], route[-1][0]))
             half = min(text_width(text, size, 600) / 2, (high - low) / 2)

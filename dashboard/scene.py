@@ -88,7 +88,9 @@ def at(film: Film, t: float) -> list[Prim]:
 
 def _points(film: Film, row: int, offset: list[float]) -> npt.NDArray[np.float64]:
     start, n = int(film.columns["point"][row]), int(film.columns["n_points"][row])
-    return film.points[start : start + n].astype(np.float64) + np.array(offset[:2])
+    points: npt.NDArray[np.float64] = film.points[start : start + n].astype(np.float64)
+    points += offset[:2]
+    return points
 
 
 def eased(p: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -199,8 +199,8 @@ class Telling:
                         held[dst] = Content(None, frozenset({dst[0]} if mine else ()))
             places = sorted({place for place, _ in held})
             own = {p: [s for s in sorted(held) if s[0] == p and held[s].who] for p in places}
-            for place, slots in own.items():
-                self._fill(held, place, slots, Role.INPUT)
+            for place, mine in own.items():
+                self._fill(held, place, mine, Role.INPUT)
             return held
         for place in range(self.n):
             for slot in schedule.output_of(place)[0]:
@@ -288,15 +288,15 @@ class Telling:
         """Return what the trace says of one slot of a message."""
         flight = self.flights[number]
         for part in flight.parts.values():
-            slots = _slots(part)
-            at = [k for k, (_, slot) in enumerate(slots) if slot == dst[1]]
+            pairs = _slots(part)
+            at = [k for k, (_, slot) in enumerate(pairs) if slot == dst[1]]
             if not at:
                 continue
             for row, when, role in _where(part, what):
                 if row is None:
                     continue
                 for state in self._states(row, when, role, None):
-                    return self._content(state, at[0], len(slots))
+                    return self._content(state, at[0], len(pairs))
         return Content()
 
     def _content(self, state: int, k: int, n_slots: int) -> Content:

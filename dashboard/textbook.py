@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 from . import frame, words
 from .film import FOREVER, Film, Step
@@ -354,7 +355,7 @@ class Textbook:
         dx, dy = (b[0] - a[0]) / length, (b[1] - a[1]) / length
         tip = (b[0] - dx * 19, b[1] - dy * 19)
         during = (self.moment(start), self.moment(end))
-        line = {"stroke": "link", "width": BAND}
+        line: dict[str, Any] = {"stroke": "link", "width": BAND}
         self.reel.line(*a, *a, to=(*a, *tip), during=during, ease=False, z=-1, **line)
         self.reel.line(*a, *tip, during=(during[1], FOREVER), z=-1, **line)
         points = [

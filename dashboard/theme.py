@@ -24,7 +24,7 @@ N_HUES = 16
 # Lowest contrast that a patch of colour may have against the ground it lies on (WCAG 2, 1.4.11).
 PATCH_CONTRAST = 3.0
 
-_NEUTRALS = {
+_NEUTRALS: dict[str, dict[str, str | None]] = {
     "light": {
         "bg": "#f5f6f8", "panel": "#ffffff", "line": "#e2e6eb", "track": "#e9ecf0",
         "card": "#ffffff", "card_edge": "#cfd6de", "hull": "#f5f6f8",

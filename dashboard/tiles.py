@@ -83,17 +83,17 @@ def put(
             end = None if to is None else (x + a[0] + dx, y + a[1] + dy, a[2], a[3])
             reel.rect(x + a[0], y + a[1], a[2], a[3], to=end, **common, **shape.style)
         elif shape.kind == "line":
-            ends = (x + a[0], y + a[1], x + a[2], y + a[3])
-            moved = (ends[0] + dx, ends[1] + dy, ends[2] + dx, ends[3] + dy)
-            reel.line(*ends, to=None if to is None else moved, **common, **shape.style)
+            x1, y1, x2, y2 = x + a[0], y + a[1], x + a[2], y + a[3]
+            moved = None if to is None else (x1 + dx, y1 + dy, x2 + dx, y2 + dy)
+            reel.line(x1, y1, x2, y2, to=moved, **common, **shape.style)
         elif shape.kind == "poly":
             start = (x + a[0], y + a[1])
             goal = None if to is None else (start[0] + dx, start[1] + dy)
             reel.poly(shape.points, offset=start, to=goal, **common, **shape.style)
         else:
-            start = (x + a[0], y + a[1])
-            goal = None if to is None else (start[0] + dx, start[1] + dy)
-            reel.text(*start, shape.text, to=goal, **common, **shape.style)
+            x1, y1 = x + a[0], y + a[1]
+            goal = None if to is None else (x1 + dx, y1 + dy)
+            reel.text(x1, y1, shape.text, to=goal, **common, **shape.style)
 
 
 def tile(

@@ -150,7 +150,7 @@ class Canvas:
         if key not in self._fonts:
             skia = self._skia
             face = skia.Typeface.MakeFromFile(str(fonts.require(style.font)))
-            axes = [("wght", style.weight)]
+            axes: list[tuple[str, float]] = [("wght", style.weight)]
             if style.font == "sans":
                 axes.append(("opsz", min(max(style.size, 14), 32)))
             arguments = skia.FontArguments()
