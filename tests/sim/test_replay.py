@@ -256,6 +256,13 @@ def test_a_link_that_becomes_free_goes_to_the_others() -> None:
     assert replay.t_arrived_ns.tolist() == [2000 + 2000, 2000 + 3000]
 
 
+def test_reducing_costs_the_same_where_links_are_shared() -> None:
+    rows = [Transfer(0, 0, rank, 0, rank, 0, 1, True) for rank in (1, 2)]
+    replay = run(rows, 3, f"star:{EASY}", reduce_Bps=1e9)
+    assert replay.t_arrived_ns.tolist() == [4000, 4000]
+    assert replay.t_written_ns.tolist() == [5000, 6000]
+
+
 def test_hosts_share_their_way_out() -> None:
     rows = [send(0, rank, rank + 2, 0) for rank in (0, 1)]
     replay = run(rows, 4, "two-level:2x2:10GB/s,0ns:1GB/s,0ns")
@@ -301,9 +308,17 @@ def test_a_late_rank_delays_everybody_and_is_seen() -> None:
     assert replay.duration_ns == 50_000 + 6 * 2000
     trace = replay.trace()
     assert trace.events["t_start_ns"][int(trace.where(kind="collective", rank=2)[0])] == 50_000
-    for policy in ("rank_step", "lockstep"):
-        late = simulate(bound, parse(f"ring:{EASY}", 4), policy=policy, delay_ns={2: 50_000})
-        assert late.duration_ns == 50_000 + 6 * 2000
+
+
+def test_who_waits_for_a_late_rank_depends_on_the_policy() -> None:
+    rows = [send(0, 0, 1), send(0, 2, 3)]
+    starts = {
+        policy: run(rows, 4, policy=policy, delay_ns={1: 500}).t_start_ns.tolist()
+        for policy in POLICIES
+    }
+    assert starts == {"dataflow": [0, 0], "rank_step": [500, 0], "lockstep": [500, 500]}
+    late = run([send(0, 0, 1)], 2, delay_ns={1: 5000})
+    assert (late.t_arrived_ns.tolist(), late.t_written_ns.tolist()) == ([2000], [5000])
 
 
 def test_critical_path_is_a_chain_of_messages_each_waiting_for_the_one_before() -> None:
@@ -408,7 +423,7 @@ def test_both_passes_agree_where_no_link_is_shared(
 ) -> None:
     bound, topology = case
     full = parse("fully:3GB/s,700ns", topology.n_ranks)
-    replay = simulate(bound, full, policy=policy)
+    replay = simulate(bound, full, policy=policy, reduce_Bps=2e9, delay_ns={0: 123.0})
     if bound.schedule.window == 1:
         np.testing.assert_array_equal(alone(replay._work), shared(replay._work))
 
