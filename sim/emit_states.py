@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..traces.columns import Column, lists
-from ..traces.schema import Role, Type, When
+from ..traces.schema import FIRST_VALUES, FULL_BYTES, SAMPLE_VALUES, Role, Type, When
 from ..traces.trace import decode, encode
 from .bind import BoundSchedule
 from .flow import Flow, Which, flow, flow_fits
@@ -25,10 +25,6 @@ Ints = npt.NDArray[np.int64]
 
 # Rows times ranks above which contributors are left out.
 MOST_CONTRIBUTORS = 1_000_000
-# How recordings keep large tensors, see `traces.record.states`.
-FULL_BYTES = 64 * 1024
-SAMPLE_VALUES = 1024
-FIRST_VALUES = 16
 
 
 class Shown(NamedTuple):

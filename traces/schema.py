@@ -174,3 +174,9 @@ DTYPES: dict[str, int] = {
     "complex64": 8,
     "complex128": 16,
 }
+
+# What a state keeps of a tensor: all bytes up to FULL_BYTES; above, digest and statistics of every
+# k-th value, with SAMPLE_VALUES of them at most, and the first FIRST_VALUES.
+FULL_BYTES = 64 * 1024
+SAMPLE_VALUES = 1024
+FIRST_VALUES = 16

@@ -21,12 +21,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..schema import FIRST_VALUES, FULL_BYTES, SAMPLE_VALUES
 from .writer import INLINE_BYTES, Writer, dump, number
 
 POLICIES = ("none", "sample", "full")
-FULL_BYTES = 64 * 1024
-SAMPLE_VALUES = 1024
-FIRST_VALUES = 16
 TINY_BYTES = INLINE_BYTES
 # Descriptions remembered at once; a program that allocates anew each time must not fill memory.
 REMEMBERED = 4096
