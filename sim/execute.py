@@ -21,7 +21,7 @@ from ..traces.record import current, record
 from .bind import BoundSchedule, Splits
 from .execution_log import ExecutionLog
 from .plan import Plan, hashable, plan_call
-from .program import Action, Do, Piece, batches
+from .program import ISSUES, Action, Do, Piece
 from .run import run_collective as run_collective
 from .schedule import Schedule
 from .values import default_inputs
@@ -106,7 +106,8 @@ def _member_of(group: ProcessGroup | None) -> ProcessGroup | None:
     if not dist.is_initialized():
         raise ScheduleError("torch.distributed is not initialised: call init_process_group first")
     found = dist.group.WORLD if group is None else group
-    return None if found is dist.GroupMember.NON_GROUP_MEMBER else found
+    # What new_group gives to an outsider is no group.
+    return found if isinstance(found, dist.ProcessGroup) else None
 
 
 def _target(plan: Plan, tensor: Tensor, output: Tensor | None) -> Tensor | None:
@@ -160,15 +161,17 @@ class _Call:
         self.tensor = tensor
         self.output = output
         self.log: ExecutionLog | None = None
+        self.works: dict[int, Any] = {}
 
     def run(self) -> None:
         """Do the actions, then write the output back where it was not computed in place."""
         given = self.tensor.detach().contiguous().view(-1)
         result = self._lay_out(given)
-        if self.plan.is_batched:
-            self._loop_batched()
-        else:
-            self._loop()
+        for actions in self.plan.groups:
+            if actions[0].do in ISSUES:
+                self._issue(actions)
+            else:
+                self._finish(actions)
         if self.output is None:
             return
         if self.plan.op == "AVG" and self.plan.bound.schedule.kind.reduces:
@@ -209,64 +212,44 @@ class _Call:
     def _views(self, action: Action) -> list[Tensor]:
         return [self._view(piece) for part in action.parts for piece in part.pieces]
 
-    def _loop(self) -> None:
-        group, log = self.group, self.log
-        works: dict[int, Any] = {}
-        for action in self.plan.program.actions:
-            do, key = action.do, action.key
-            if do is Do.START:
-                data = self._outgoing(action)
-                works[key] = group.send([data], action.peer, _tag(action))
-            elif do is Do.POST:
-                data = self._incoming(action)
-                works[key] = group.recv([data], action.peer, _tag(action))
-            elif do is Do.SNAP:
-                self._snap(action)
+    def _issue(self, actions: tuple[Action, ...]) -> None:
+        """Post sends and receives."""
+        if self.plan.is_batched:
+            self._issue_batch(actions)
+            return
+        for action in actions:
+            peer, tag = action.peer, _tag(action)
+            if action.do is Do.START:
+                self.works[action.key] = self.group.send([self._outgoing(action)], peer, tag)
             else:
-                work = works.pop(key, None)
-                if work is not None:
-                    work.wait()
-                if do is Do.WRITE:
-                    self._write(action)
-                elif log is not None:
-                    log.sent(action)
+                self.works[action.key] = self.group.recv([self._incoming(action)], peer, tag)
 
-    def _loop_batched(self) -> None:
-        """As `_loop`, with what starts at one time issued together."""
+    def _issue_batch(self, actions: tuple[Action, ...]) -> None:
         import torch.distributed as dist
 
-        works: dict[int, Any] = {}
-        for actions in batches(self.plan.program):
-            do = actions[0].do
-            if do in (Do.START, Do.POST):
-                messages = []
-                for action in actions:
-                    is_send = action.do is Do.START
-                    data = self._outgoing(action) if is_send else self._incoming(action)
-                    peer = dist.get_global_rank(self.group, action.peer)
-                    messages.append(
-                        dist.P2POp(
-                            dist.isend if is_send else dist.irecv,
-                            data,
-                            peer,
-                            self.group,
-                            _tag(action),
-                        )
-                    )
-                issued = dist.batch_isend_irecv(messages)
-                for k, action in enumerate(actions):
-                    works[action.key] = issued[k if len(issued) == len(actions) else 0]
-                continue
-            for action in actions:
-                work = works.pop(action.key, None)
-                if work is not None:
-                    work.wait()
-                if do is Do.SNAP:
-                    self._snap(action)
-                elif do is Do.WRITE:
-                    self._write(action)
-                elif self.log is not None:
-                    self.log.sent(action)
+        messages = []
+        for action in actions:
+            is_send = action.do is Do.START
+            data = self._outgoing(action) if is_send else self._incoming(action)
+            issue = dist.isend if is_send else dist.irecv
+            peer = dist.get_global_rank(self.group, action.peer)
+            messages.append(dist.P2POp(issue, data, peer, self.group, _tag(action)))
+        issued = dist.batch_isend_irecv(messages)
+        for k, action in enumerate(actions):  # some backends give one work for all
+            self.works[action.key] = issued[k if len(issued) == len(actions) else 0]
+
+    def _finish(self, actions: tuple[Action, ...]) -> None:
+        """Wait for what was issued, and write what arrived."""
+        for action in actions:
+            work = self.works.pop(action.key, None)
+            if work is not None:
+                work.wait()
+            if action.do is Do.WRITE:
+                self._write(action)
+            elif action.do is Do.SNAP:
+                self._snap(action)
+            elif self.log is not None:
+                self.log.sent(action)
 
     def _outgoing(self, action: Action) -> Tensor:
         """Return what a message carries: straight from its slots, or packed."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..errors import ScheduleError
 from .bind import BoundSchedule, Splits, bind
-from .program import Program, compile_program
+from .program import Action, Program, batches, compile_program
 from .schedule import Schedule
 from .values import OPS
 from .verify import check
@@ -19,13 +19,23 @@ SEGMENT_BYTES = 8 << 20
 
 
 class Plan(NamedTuple):
-    """What a rank does for one schedule, operation, size and dtype, worked out once."""
+    """What a rank does for one schedule, operation, size and dtype, worked out once.
+
+    Attributes:
+        bound: The schedule and its sizes.
+        place: Group rank of the rank.
+        op: The operation.
+        program: What the rank does.
+        groups: The program's actions, those that are issued together as one.
+        is_batched: Whether they must be issued together.
+    """
 
     bound: BoundSchedule
     place: int
     op: str
-    is_batched: bool
     program: Program
+    groups: list[tuple[Action, ...]]
+    is_batched: bool
 
 
 @lru_cache(maxsize=256)
@@ -64,7 +74,7 @@ def plan_call(
             f"the splits ask for {expected}",
             place=place,
         )
-    return Plan(bound, place, op, is_batched, program)
+    return Plan(bound, place, op, program, batches(program), is_batched)
 
 
 def check_call(schedule: Schedule, group_size: int, op: str) -> None:
@@ -86,6 +96,11 @@ def check_call(schedule: Schedule, group_size: int, op: str) -> None:
         )
     if op not in OPS:
         raise ScheduleError(f"unknown operation {op!r}; known: {', '.join(OPS)}")
+    _verified(schedule)
+
+
+@lru_cache(maxsize=256)
+def _verified(schedule: Schedule) -> None:
     check(schedule)
 
 

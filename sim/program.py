@@ -36,7 +36,7 @@ class Do(IntEnum):
     SENT = 5  # wait until a send has left its slots; goes first where these are written next
 
 
-_ISSUES = (Do.POST, Do.START)
+ISSUES = (Do.POST, Do.START)
 
 
 class Piece(NamedTuple):
@@ -260,7 +260,7 @@ class _Compiler:
         peer = int(self.bound.schedule.src[rows[0]])
         parts = tuple(self._part(row, lane, "dst") for row in rows)
         start = self._tick(self.levels.start[rows[0]], lane)
-        free = max((self.levels.free[row] or 0 for row in rows), default=0)
+        free = max(self.levels.free[row] for row in rows)
         is_direct = (
             len(rows) == 1
             and not parts[0].reduces
@@ -368,7 +368,7 @@ def batches(program: Program) -> list[tuple[Action, ...]]:
     """
     starts = [0]
     for k, (one, two) in enumerate(pairwise(program.actions), start=1):
-        if one.tick != two.tick or one.do not in _ISSUES or two.do not in _ISSUES:
+        if one.tick != two.tick or one.do not in ISSUES or two.do not in ISSUES:
             starts.append(k)
     ends = [*starts[1:], len(program.actions)]
     return [program.actions[a:b] for a, b in zip(starts, ends, strict=True) if a < b]
