@@ -284,10 +284,9 @@ def _speed(story: Story, message: Message) -> LinkSpeed | None:
     if topology is None or max(message.src, message.dst) >= topology.n_ranks:
         return LinkSpeed(speed_Bps)
     try:
-        path = Routes(topology).between(message.src, message.dst)
+        links = Routes(topology).path(message.src, message.dst)
     except TopologyError:
         return LinkSpeed(speed_Bps)
-    links = [topology.links[k] for k in path]
     if not links:
         return LinkSpeed(speed_Bps)
     narrow = min(links, key=lambda link: link.bandwidth_Bps)
