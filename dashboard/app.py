@@ -8,6 +8,7 @@ routes beside Dash, so that nothing large travels through its callbacks.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import os
@@ -28,6 +29,7 @@ from .library import MAX_UPLOAD_BYTES, Library, Refused
 from .look import css_variables, mantine_theme
 from .pages import player, start
 from .pages.parts import failure, shell
+from .paint.svg import face_rule
 from .server import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -38,6 +40,8 @@ from .server import (
     serve_on,
     ssh_hint,
 )
+from .theme import FONTS
+from .thumbnail import thumbnail
 
 _ASSETS = Path(__file__).parent / "assets"
 _INDEX = """<!DOCTYPE html>
@@ -129,12 +133,10 @@ def _add_routes(server: Flask, library: Library) -> None:
     @server.get("/picture/<theme>/<path:where>")
     def picture(theme: str, where: str) -> Response:
         try:
-            from .export import thumbnail
-
             drawn = thumbnail(library.trace(_address(where)), theme=theme)
-        except (ChunkscopeError, ValueError, ImportError):
+        except (ChunkscopeError, ValueError):
             abort(404)
-        return _cached(drawn.encode(), "image/svg+xml")
+        return _cached(_with_fonts(drawn).encode(), "image/svg+xml")
 
     @server.get("/alive")
     def alive() -> Response:
@@ -177,6 +179,19 @@ def _cached(raw: bytes, mimetype: str) -> Response:
     response.set_etag(hashlib.blake2b(raw, digest_size=12).hexdigest())
     response.headers["Cache-Control"] = "private, no-cache"
     return response.make_conditional(request)
+
+
+def _with_fonts(drawing: str) -> str:
+    """Return an SVG with the fonts inside: a picture of a page may not load any."""
+    head, sign, rest = drawing.partition(">")
+    return f"{head}{sign}<style>{_faces()}</style>{rest}"
+
+
+@functools.cache
+def _faces() -> str:
+    """Return the fonts of small pictures; they share one subset, since making one takes long."""
+    signs = "".join(map(chr, range(32, 127))) + "·×µ→–…"
+    return "".join(face_rule(font, family, signs) for font, family in FONTS.items())
 
 
 def _font(name: str) -> Path | None:

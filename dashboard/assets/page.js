@@ -40,9 +40,9 @@
     if (!has("gantt")) return [{ element: byId("pane-main"), panels: PICTURE }];
     return [
       { element: byId("pane-main"), panels: ["stage", "gantt"] },
-      { element: byId("pane-state"), panels: ["state"] },
-      { element: byId("pane-flight"), panels: ["flight"] },
-      { element: byId("pane-legend"), panels: ["legend"] },
+      { element: byId("pane-state"), panels: ["state"], inset: 4 },
+      { element: byId("pane-flight"), panels: ["flight"], inset: 4 },
+      { element: byId("pane-legend"), panels: ["legend"], inset: 1.5 },
     ].filter(({ panels }) => panels.some(has));
   }
 
@@ -74,17 +74,18 @@
     problem("");
     const full = film.panels.some(({ name }) => name === "gantt");
     Object.assign(byId("player-page").dataset, { view: full ? "full" : "simple" });
-    const sameCall = before && before.where.call === where.call;
+    document.title = `${film.meta.title ?? "Trace"} · chunkscope`;
+    const same = before && ["address", "call"].every((name) => before.where[name] === where[name]);
     if (before) {
       const { t, ns, film: old, selected: index } = before;
       const key = window.chunkscopePlayer.refKey(old.refs[index]);
       const start = t <= 0 ? { t: 0 } : t >= old.duration ? { t: film.duration } : { ns };
-      setAddress({ call: where.call, view: where.view }, sameCall ? [] : ["t", "s", "m"]);
+      setAddress({ call: where.call, view: where.view }, same ? [] : ["t", "s", "m"]);
       before.where = where;
       before.pause();
       before.setPanes(panes(film));
-      await before.load(film, sameCall ? { ...start, key } : {});
-      if (!sameCall) before.select(0);
+      await before.load(film, same ? { ...start, key } : {});
+      if (!same) before.select(0);
     } else {
       players.main?.destroy();
       const player = await window.chunkscopePlayer(root, film, {

@@ -141,9 +141,10 @@
 
   /* Paints some panels of a film on three canvases, one for each layer, in one element. */
   class Pane {
-    constructor(element, panels) {
+    constructor({ element, panels, inset }) {
       this.element = element;
       this.panels = panels;
+      this.inset = inset ?? -1; // half a hairline lies outside of a panel
       element.classList.add("cs-pane");
       this.canvases = [STATIC, STATE, MOTION].map(() => {
         const canvas = document.createElement("canvas");
@@ -162,7 +163,7 @@
       const framed = film.panels.filter((p, k) => wanted[k] && p.name !== "frame");
       const hasBar = film.panels.some((p, k) => wanted[k] && p.name === "bar");
       const whole = film.panels.find((p, k) => wanted[k] && p.name === "frame");
-      this.crop = crop(film, framed, whole, hasBar);
+      this.crop = crop(film, framed, whole, hasBar, this.inset);
       this.rows = [[], [], []];
       this.picks = [];
       for (let row = 0; row < film.rows; row++) {
@@ -322,18 +323,17 @@
   const ANCHORS = { start: "left", middle: "center", end: "right" };
 
   /* Return the part of the frame that a pane shows: its panels, or the frame above the bar. */
-  function crop(film, framed, whole, hasBar) {
+  function crop(film, framed, whole, hasBar, inset) {
     const [width, height] = film.size;
     if (whole) {
       const bar = film.panels.find((panel) => panel.name === "bar");
       if (!bar || hasBar) return { x: 0, y: 0, w: width, h: height };
       return { x: 0, y: 0, w: width, h: bar.y };
     }
-    // Half a hairline lies outside of a panel.
-    const x = Math.min(...framed.map((p) => p.x)) - 1;
-    const y = Math.min(...framed.map((p) => p.y)) - 1;
-    const right = Math.max(...framed.map((p) => p.x + p.w)) + 1;
-    const bottom = Math.max(...framed.map((p) => p.y + p.h)) + 1;
+    const x = Math.min(...framed.map((p) => p.x)) + inset;
+    const y = Math.min(...framed.map((p) => p.y)) + inset;
+    const right = Math.max(...framed.map((p) => p.x + p.w)) - inset;
+    const bottom = Math.max(...framed.map((p) => p.y + p.h)) - inset;
     return { x, y, w: right - x, h: bottom - y };
   }
 
@@ -593,7 +593,8 @@
       this.listen();
     }
 
-    /* Paint these panels on these elements: [{element, panels: [names] or null for all}]. */
+    /* Paint these panels on these elements: [{element, panels: [names] or null for all, inset: px
+       of the panels' edge to leave out}]. */
     setPanes(panes) {
       for (const pane of this.panes ?? []) {
         pane.element.replaceChildren();
@@ -601,8 +602,9 @@
         this.observer.unobserve(pane.element);
       }
       this.observer ??= new ResizeObserver(() => this.resized());
-      this.panes = panes.map(({ element, panels }) => {
-        const pane = new Pane(element, panels);
+      this.panes = panes.map((asked) => {
+        const { element } = asked;
+        const pane = new Pane(asked);
         element.onclick = (event) => this.clicked(pane.hit(event, this.shownTime()));
         element.onmousemove = (event) => {
           element.style.cursor = pane.hit(event, this.shownTime()) ? "pointer" : "";

@@ -14,7 +14,8 @@ from ..theme import hue
 # Paths in a 16 x 16 box, drawn with a stroke of 1.35.
 _ICONS = {
     "search": '<circle cx="7" cy="7" r="4.3"/><path d="M10.2 10.2 13.5 13.5"/>',
-    "theme": '<circle cx="8" cy="8" r="5.6"/><path d="M8 2.4a5.6 5.6 0 0 1 0 11.2z" class="solid"/>',
+    "theme": '<circle cx="8" cy="8" r="5.6"/>'
+    '<path d="M8 2.4a5.6 5.6 0 0 1 0 11.2z" class="solid"/>',
     "link": '<path d="M6.7 9.3a2.6 2.6 0 0 0 3.7 0l2-2a2.6 2.6 0 0 0-3.7-3.7l-.7.7"/>'
     '<path d="M9.3 6.7a2.6 2.6 0 0 0-3.7 0l-2 2a2.6 2.6 0 0 0 3.7 3.7l.7-.7"/>',
     "download": '<path d="M8 2.6v7.2M5 7l3 3 3-3M3 13.2h10"/>',
@@ -26,7 +27,8 @@ _ICONS = {
     "copy": '<rect x="5.4" y="5.4" width="7.6" height="7.6" rx="1.6"/>'
     '<path d="M3 10.4V4.6A1.6 1.6 0 0 1 4.6 3h5.8"/>',
     "check": '<path d="M3.4 8.4 6.6 11.6 12.8 5"/>',
-    "help": '<circle cx="8" cy="8" r="5.6"/><path d="M6.5 6.6a1.6 1.6 0 1 1 2.3 1.4c-.5.3-.8.6-.8 1.1"/>'
+    "help": '<circle cx="8" cy="8" r="5.6"/>'
+    '<path d="M6.5 6.6a1.6 1.6 0 1 1 2.3 1.4c-.5.3-.8.6-.8 1.1"/>'
     '<path d="M8 11.1v.1"/>',
     "list": '<path d="M5.8 4.4h7M5.8 8h7M5.8 11.6h7M3.2 4.4h.1M3.2 8h.1M3.2 11.6h.1"/>',
     "simulated": '<path d="M2.8 2.6v10.6h10.6"/><path d="M4.6 11 8 7.8l1.8 1.4 3.2-4"/>',

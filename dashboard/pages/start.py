@@ -80,7 +80,8 @@ def _listing(library: Library, entries: list[Entry], find: str, show: str) -> li
         what = f"No trace matches '{find}'" if find else f"No {show} trace in this folder"
         clear = dmc.Button("Clear", id="clear", variant="default", size="xs")
         return [html.Div([html.Span(what), clear], className="no-hit")]
-    return [html.Div([_card(library, e) for e in chosen], className="cards")]
+    few = " cards-few" if len(entries) <= 4 else ""
+    return [html.Div([_card(library, e) for e in chosen], className="cards" + few)]
 
 
 def _fits(library: Library, entry: Entry, find: str, show: str) -> bool:
@@ -146,14 +147,19 @@ def _filled(library: Library, entry: Entry) -> Component:
 
 
 def _picture(entry: Entry) -> Component:
-    mark = f"{entry.stamp[0]}-{entry.stamp[1]}"
-    pictures = [
-        html.Img(
-            src=f"/picture/{theme}/{entry.address}?v={mark}", alt="", className=f"only-{theme}"
+    mark = f"?v={entry.stamp[0]}-{entry.stamp[1]}"
+    return html.Div(_drawings(entry.address + mark), className="card-picture")
+
+
+def _drawings(address: str) -> list[Component]:
+    """Return the small picture of a trace for both themes, of which one is shown and loaded."""
+    return [
+        html.Div(
+            className=f"drawing only-{theme}",
+            style={"backgroundImage": f"url('/picture/{theme}/{address}')"},
         )
         for theme in ("light", "dark")
     ]
-    return html.Div(pictures, className="card-picture")
 
 
 def badge_broken() -> Component:
@@ -197,15 +203,7 @@ def _empty(library: Library) -> list[Component]:
     cards = [
         html.Div(
             [
-                html.Div(
-                    [
-                        html.Img(
-                            src=f"/picture/{theme}/sim/{spec}", alt="", className=f"only-{theme}"
-                        )
-                        for theme in ("light", "dark")
-                    ],
-                    className="way-picture",
-                ),
+                html.Div(_drawings(f"sim/{spec}"), className="way-picture"),
                 html.Div(
                     [
                         html.Div([html.H2(title), html.Span(cost, className="muted")],

@@ -7,7 +7,6 @@ import re
 import socket
 import threading
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def app(folder: Path) -> Iterator[object]:
-    yield create_app(folder, token=TOKEN).server
+def app(folder: Path) -> object:
+    return create_app(folder, token=TOKEN).server
 
 
 @pytest.fixture
