@@ -344,6 +344,7 @@ def join_and_run(bound: BoundSchedule, op: str, folder: str, state: str) -> bool
         dist.init_process_group("gloo")
     named = [folder]
     dist.broadcast_object_list(named, src=0)
+    run_with_default_inputs(bound, op)  # the first messages of a pair wait for its connection
     with record(named[0], state=state):
         run_with_default_inputs(bound, op)
     is_first = dist.get_rank() == 0

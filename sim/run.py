@@ -50,6 +50,8 @@ def run_collective(
         return join_and_run(_checked(spec), spec.op, os.fspath(folder), state)
     bound = _checked(spec)
     with Ranks(spec.ranks, preload=(EXECUTE,)) as ranks:
+        # The first messages of a pair wait for its connection, which is no part of the collective.
+        ranks.run(_run, bound, spec.op, timeout=timeout)
         ranks.run(_run, bound, spec.op, record=folder, state=state, timeout=timeout)
     return True
 
