@@ -43,9 +43,9 @@ class Form(NamedTuple):
 FORMS = (
     Form(188, 1, 150, 74, 38, 11, 58, 28, 38, 70),
     Form(131, 1, 98, 52, 28, 8, 42, 24, 27, 52),
-    Form(144, 2, 98, 34, 22, 6, 30, 20, 24, 42),
+    Form(136, 2, 98, 32, 22, 6, 28, 20, 21, 38),
 )
-BARS = Form(146, 1, 24, 72, 0, 0, 56, 20, 24, 44)
+BARS = Form(130, 1, 24, 58, 0, 0, 44, 20, 22, 39)
 
 
 class Cells:
@@ -129,8 +129,8 @@ class Cells:
                     return form.card_h
         self.numbers = self.names = False
         w = min(24.0, max(6.0, (inner + 6) / self.most - 5.3))
-        self.look = Look(bars=True, w=w, h=72)
-        self.moving = Look(bars=True, w=22, h=56)
+        self.look = Look(bars=True, w=w, h=BARS.cell_h)
+        self.moving = Look(bars=True, w=22, h=BARS.token_h)
         self.rows, self.columns = 1, self.most
         self.form = BARS
         return BARS.card_h
@@ -225,7 +225,7 @@ class Cells:
             pitch = min(pitch, 2.2 * self.look.w)
         else:
             pitch = self.look.w + self._gap(framed)
-        return x + column * pitch, y + row * (self.look.full_h + 8)
+        return x + column * pitch, y + row * (self.look.full_h + 7)
 
     def _gap(self, framed: bool) -> float:
         if not framed:

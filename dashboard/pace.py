@@ -37,7 +37,7 @@ class Pace:
     def at(self, change: Change) -> float:
         """Return when a cell's change happens."""
         if change.message is None:
-            return -FOREVER
+            return self.end_s if change.arrives else -FOREVER
         return self.flights[change.message][1 if change.arrives else 0]
 
     def spans(self, changes: Sequence[Change]) -> list[Span]:

@@ -99,7 +99,8 @@ class Change:
     """A cell's new look.
 
     Attributes:
-        message: Index of the message that causes it; None for how things are at the start.
+        message: Index of the message that causes it; None for how things are at the start, or
+            with `arrives` for what the call makes of it at its very end.
         arrives: Whether it happens when that message arrives; else when it departs.
         mark: The cell's sign from then on.
         content: What it holds from then on.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -16,7 +17,7 @@ from ..traces.schema import Kind, Role, Status, When
 from ..traces.trace import Call, Trace
 from .holdings import Slot, cells, replay
 from .pairing import Flight, Part, flights, levels
-from .story import Beat, Content, Message, Piece, Place, Story, Values
+from .story import Beat, Cell, Change, Content, Mark, Message, Piece, Place, Story, Values
 
 # More numbers than this are not kept: no view shows them.
 MOST_VALUES = 4096
@@ -199,8 +200,8 @@ class Telling:
                         held[dst] = Content(None, frozenset({dst[0]} if mine else ()))
             places = sorted({place for place, _ in held})
             own = {p: [s for s in sorted(held) if s[0] == p and held[s].who] for p in places}
-            for place, mine in own.items():
-                self._fill(held, place, mine, Role.INPUT)
+            for place, owned in own.items():
+                self._fill(held, place, owned, Role.INPUT)
             return held
         for place in range(self.n):
             for slot in schedule.output_of(place)[0]:
@@ -343,6 +344,8 @@ class Telling:
     def _places(self, messages: Sequence[Message]) -> tuple[Place, ...]:
         shown = self._shown(messages)
         drawn = cells(self.start, messages, reduces=self._kind_reduces, n=self.n, shown=shown)
+        if self._head().get("reduce_op") == "AVG":
+            drawn = self._averaged(drawn)
         helpers = {p for m in messages for p in (m.src, m.dst) if p >= self.n}
         events = self.trace.events
         out = []
@@ -368,6 +371,23 @@ class Telling:
                 )
             )
         return tuple(out)
+
+    def _averaged(self, drawn: list[Cell]) -> list[Cell]:
+        """Return the cells with the last division, which is no row, as a change at the end."""
+        out = []
+        for place in range(self.n):
+            mine = [cell for cell in drawn if cell.place == place]
+            done = [cell for cell in mine if cell.changes[-1].mark is Mark.COMPLETE]
+            outputs = self._tensor(place, Role.OUTPUT)
+            sizes = [len(cell.changes[-1].content.values or ()) for cell in done]
+            if outputs is not None and sum(sizes) == len(outputs):
+                pieces = np.split(np.asarray(outputs), np.cumsum(sizes)[:-1])
+                for cell, piece in zip(done, pieces, strict=True):
+                    content = replace(cell.changes[-1].content, values=tuple(piece.tolist()))
+                    last = Change(None, True, Mark.COMPLETE, content)
+                    mine[mine.index(cell)] = replace(cell, changes=(*cell.changes, last))
+            out += mine
+        return out
 
     def _shown(self, messages: Sequence[Message]) -> list[Slot]:
         """Return the slots that get a cell: those of tensors, else all that messages touch."""
