@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,8 @@ def _encode(
             if process.poll() is None:
                 process.kill()
                 process.wait()
+            with suppress(OSError):
+                process.stdin.close()
         if code != 0:
             log.seek(0)
             said = log.read().decode(errors="replace").strip().splitlines()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+
 from chunkscope.sim.library import build
 from chunkscope.sim.replay import simulate
 from chunkscope.sim.topology import parse

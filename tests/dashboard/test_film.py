@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+
 from chunkscope.dashboard import scene
 from chunkscope.dashboard.film import Film, film
 from chunkscope.traces.trace import Trace

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from chunkscope.dashboard import scene
 from chunkscope.dashboard.film import Film, film
 from chunkscope.dashboard.metrics import text_width

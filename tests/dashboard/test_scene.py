@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from chunkscope.dashboard import scene
 from chunkscope.dashboard.film import Clock, Film, Step
 from chunkscope.dashboard.reel import Reel

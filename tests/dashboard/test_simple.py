@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from chunkscope.dashboard import scene
 from chunkscope.dashboard.film import Film, film
 from chunkscope.dashboard.metrics import text_width

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from chunkscope.dashboard.story import Mark, Story, tell
 from chunkscope.traces.trace import Trace
 
