@@ -11,9 +11,10 @@ its own; a process that ends in order says so in its file.
 from __future__ import annotations
 
 import atexit
+import multiprocessing
 import os
-import sys
-from typing import Any
+from collections.abc import Callable
+from multiprocessing import util
 
 import torch.distributed
 
@@ -95,8 +96,26 @@ def _install() -> None:
     _groups.patch()
     if not _is_registered:
         _is_registered = True
-        os.register_at_fork(after_in_child=_after_fork)
-        atexit.register(_at_exit)
+        _register()
+
+
+def _register() -> None:
+    """Have forks and the end of the process told to us."""
+    os.register_at_fork(after_in_child=_after_fork)
+    atexit.register(_at_exit)
+    # Children of multiprocessing leave without atexit where they were forked. They drop the
+    # finalizers that were there before they began, so each gets its own; we may be in one by now.
+    util.register_after_fork(_finalize, _call)
+    if multiprocessing.parent_process() is not None:
+        _finalize()
+
+
+def _finalize() -> None:
+    util.Finalize(None, _at_exit, exitpriority=0)
+
+
+def _call(function: Callable[[], None]) -> None:
+    function()
 
 
 def _remove() -> None:
@@ -136,12 +155,5 @@ def _after_fork() -> None:
             _hooks.works.forget()
         for recorder in _active:
             recorder.restart()
-        util: Any = sys.modules.get("multiprocessing.util")
-        if util is not None and _hooks is not None:
-            # Children of multiprocessing leave without atexit, and drop the finalizers that were
-            # there before they began.
-            util.register_after_fork(
-                _hooks, lambda _: util.Finalize(None, _at_exit, exitpriority=0)
-            )
     except Exception as error:
         report(error)

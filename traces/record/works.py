@@ -25,7 +25,8 @@ from .recorder import Recorder
 
 # Works kept at once for users who never wait; the oldest are let go.
 KEPT = 4096
-DRAIN_S = 2.0
+DRAIN_S = 5.0
+LEAVE_S = 0.1  # for a callback to leave Python after its last line
 
 
 class Open:
@@ -126,8 +127,8 @@ class Works:
         self._flying[key] = event.work
 
         def done(future: Any) -> None:
-            self._flying.pop(key, None)
             self._end(event, future)
+            self._flying.pop(key, None)
 
         future.add_done_callback(done)
         return True
@@ -142,8 +143,8 @@ class Works:
         self._flying[key] = event.work
 
         def done(future: Any) -> Any:
-            self._flying.pop(key, None)
             self._end(event, future)
+            self._flying.pop(key, None)
             return future.value()
 
         chained = future.then(done)
@@ -156,9 +157,12 @@ class Works:
 
     def drain(self, limit_s: float = DRAIN_S) -> None:
         """Wait until the callbacks on the way have run, but not for longer than the limit."""
+        if not self._flying:
+            return
         until = time.monotonic() + limit_s
         while self._flying and time.monotonic() < until:
             time.sleep(0.002)
+        time.sleep(LEAVE_S)
 
     def forget(self) -> None:
         """Forget everything: a forked child has none of its parent's operations."""
