@@ -45,12 +45,14 @@ class Session:
         pages: Folder for the pages of failed comparisons.
         used: Goldens that a test compared with.
         written: What was written to each golden in this run.
+        reports: Sections for the report of each failed test: heading and text.
     """
 
     update: bool
     pages: Path
     used: set[Path] = field(default_factory=set)
     written: dict[Path, str] = field(default_factory=dict)
+    reports: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -106,25 +108,31 @@ class Golden:
                 temp.write_text(text, encoding="utf-8")
 
     def explain(self, found: Any) -> list[str]:
-        """Return what a failed comparison says, the first line being the headline."""
+        """Return what a failed comparison says in four lines; the rest goes to the test's report.
+
+        Pytest cuts what follows an assertion after eight lines.
+        """
         actual = text_of(found, self.values)
         if actual is None:
             return [f"{self!r} holds a trace or a schedule, found {type(found).__name__}"]
         expected = self.text()
         kind = "trace" if isinstance(found, Trace) else "schedule"
-        lines = [f"the {kind} is not the one in {shown(self.path)}"]
         sentences = _sentences(expected, found, self.values)
+        lines = [f"the {kind} is not the one in {shown(self.path)}"]
         lines += [f"First divergence: {sentences[0]}"] if sentences else []
-        lines += [f"  then: {sentence}" for sentence in sentences[1:3]]
-        lines += ["", "- golden   + found", *changed_lines(expected, actual), ""]
+        changes = ["- golden   + found", *changed_lines(expected, actual)]
+        more = [f"then: {sentence}" for sentence in sentences[1:4]]
         name = re.sub(r"[^\w.-]+", "-", f"{self.test}-{self.path.stem}").strip("-")
         page = self.session.pages / f"{name[-120:]}.html"
         try:
-            write_page(page, expected, found, lines)
+            write_page(page, expected, found, [*lines, *more, "", *changes])
             lines.append(f"Both in the player: {shown(page)}")
         except Exception as error:  # whatever fails here must not hide why the test failed
             lines.append(f"No page with both was written: {type(error).__name__}: {error}")
         lines.append(f'If the change is meant: pytest "{self.test}" {UPDATE}')
+        self.session.reports.setdefault(self.test, []).append(
+            (f"golden {self.path.stem}", "\n".join([*more, *changes]))
+        )
         return lines
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -185,10 +185,17 @@ class Watcher:
         self._takes = {item.nodeid for item in takers}
         self.collected = Counter(str(item.path) for item in takers)
 
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        """Count the tests that took a golden and passed."""
-        if call.when == "call" and call.excinfo is None and item.nodeid in self._takes:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Count the tests that took a golden and passed; show what changed where one failed."""
+        report = yield
+        if report.when == "call" and report.passed and item.nodeid in self._takes:
             self.passed[str(item.path)] += 1
+        if report.when == "call" and report.failed and self.session is not None:
+            report.sections += self.session.reports.pop(item.nodeid, [])
+        return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

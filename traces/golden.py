@@ -38,7 +38,8 @@ CALL_KEYS = {
     "splits": "splits",
 }
 CALLED_KEYS = {"api": "api", "is_async": "is_async", "tag": "tag"}
-# Columns of a row inside a call, with what they are where they are not said.
+# Columns of a row inside a call, with what they are where they are not said (a user's own call has
+# neither channel nor slots).
 ROW_KEYS: dict[str, tuple[str, Any]] = {
     "channel": ("channel", 0),
     "slot": ("slot", None),
@@ -75,8 +76,9 @@ class _Writer:
         side, *_ = select(trace, trace, None)
         kind = trace.events["kind"]
         self.rows: Rows = side.rows[~kind.where(Kind.GROUP.value)[side.rows]]
-        called = side.provenance is Provenance.CALLED
-        self.call_keys = {**CALL_KEYS, **(CALLED_KEYS if called else {})}
+        # A call of the user's has no channel and no slots.
+        self.called = side.provenance is Provenance.CALLED
+        self.call_keys = {**CALL_KEYS, **(CALLED_KEYS if self.called else {})}
         self.groups = self._groups()
         owner = trace.states["event"].values
         self.bounds = np.searchsorted(owner, np.arange(len(trace) + 1))
@@ -98,11 +100,11 @@ class _Writer:
             known = self.trace.meta.groups[group or 0]
             ordinal = f" ordinal {known.ordinal}" if known.ordinal else ""
             yield f"group {number}: ranks {' '.join(map(str, known.ranks))}{ordinal}"
-        count: dict[int | None, int] = {}
-        for number, (key, rows) in enumerate(self._calls()):
+        count: dict[int, int] = {}
+        for key, rows in self._calls():
             group, inside = key[0], key[2] >= 0
             if inside:
-                yield from self._call(number, count.setdefault(group, 0), rows)
+                yield from self._call(sum(count.values()), count.setdefault(group, 0), rows)
                 count[group] += 1
             else:
                 yield from self._outside(group, rows)
@@ -190,7 +192,8 @@ class _Writer:
             parts.append(f"#{message}" + (f".{part}" if part else ""))
         for key, (column, usual) in ROW_KEYS.items():
             value = get[column][row]
-            parts += [] if value == usual else [f"{key}={_cell(value)}"]
+            if value != usual and (value is not None or not self.called):
+                parts.append(f"{key}={_cell(value)}")
         if get["dtype"][row] != call_dtype:
             parts.append(f"dtype={_cell(get['dtype'][row])}")
         return " ".join([*parts, *self._states(row)])

@@ -126,7 +126,9 @@ class _Parser:
         self._states(rest, row, number)
 
     def _on_row(self, words: list[str]) -> None:
-        row = {name: usual for name, usual in ROW_KEYS.values() if usual is not None}
+        row: dict[str, Any] = {"status": Status.OK.value}
+        if self.provenance is not Provenance.CALLED:
+            row.update(channel=0, n_slots=1)
         row.update({k: v for k, v in self.call.items() if k in ("collective", "coll_seq", "group")})
         row.update(algorithm=self.call.get("algorithm"), dtype=self.call.get("dtype"))
         row.update(kind=words[0], step=self.step, **self._place(words[1]))
