@@ -17,7 +17,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html
@@ -41,7 +41,6 @@ from .server import (
     ssh_hint,
 )
 from .theme import FONTS
-from .thumbnail import thumbnail
 
 _ASSETS = Path(__file__).parent / "assets"
 _INDEX = """<!DOCTYPE html>
@@ -61,7 +60,8 @@ _ICON = (
     "height='16' rx='3' fill='%23141a22'/%3E%3Cpath d='M4 12V9M8 12V6.5M12 12V4' stroke='%23fff' "
     "stroke-width='2.4'/%3E%3C/svg%3E"
 )
-EXPORTS = ("html", "gif", "mp4", "png", "svg")
+STILLS = ("png", "svg")
+EXPORTS = ("html", "gif", "mp4", *STILLS)
 
 
 def create_app(
@@ -83,7 +83,7 @@ def create_app(
     server.config["MAX_CONTENT_LENGTH"] = MAX_UPLOAD_BYTES * 3 // 2
     app = Dash(
         "chunkscope.dashboard",
-        server=server,
+        server=cast(Any, server),
         title="chunkscope",
         update_title="",
         assets_folder=str(_ASSETS),
@@ -133,7 +133,7 @@ def _add_routes(server: Flask, library: Library) -> None:
     @server.get("/picture/<theme>/<path:where>")
     def picture(theme: str, where: str) -> Response:
         try:
-            drawn = thumbnail(library.trace(_address(where)), theme=theme)
+            drawn = library.picture(_address(where), theme)
         except (ChunkscopeError, ValueError):
             abort(404)
         return _cached(_with_fonts(drawn).encode(), "image/svg+xml")
@@ -178,7 +178,8 @@ def _cached(raw: bytes, mimetype: str) -> Response:
     response = Response(raw, mimetype=mimetype)
     response.set_etag(hashlib.blake2b(raw, digest_size=12).hexdigest())
     response.headers["Cache-Control"] = "private, no-cache"
-    return response.make_conditional(request)
+    response.make_conditional(request)
+    return response
 
 
 def _with_fonts(drawing: str) -> str:
@@ -187,9 +188,17 @@ def _with_fonts(drawing: str) -> str:
     return f"{head}{sign}<style>{_faces()}</style>{rest}"
 
 
-@functools.cache
+_making_faces = threading.Lock()
+
+
 def _faces() -> str:
     """Return the fonts of small pictures; they share one subset, since making one takes long."""
+    with _making_faces:
+        return _made_faces()
+
+
+@functools.cache
+def _made_faces() -> str:
     signs = "".join(map(chr, range(32, 127))) + "·×µ→–…"
     return "".join(face_rule(font, family, signs) for font, family in FONTS.items())
 
@@ -214,11 +223,10 @@ def _exported(library: Library, form: str, view: str, call: int, where: str) -> 
         film = library.film(where, call, view)
         theme = "dark" if request.args.get("theme") == "dark" else "light"
         asked = request.args.get("at", type=float)
-        at = {"at": asked} if asked is not None and form in ("png", "svg") else {}
         name = f"{where.rstrip('/').rpartition('/')[2].partition('.')[0] or 'film'}.{form}"
         with tempfile.TemporaryDirectory(prefix="chunkscope-") as folder:
             out = Path(folder) / f"film.{form}"
-            export(film, out, theme=theme, **at)
+            export(film, out, theme=theme, at=asked if form in STILLS else None)
             raw = out.read_bytes()
     except Refused:
         abort(404)

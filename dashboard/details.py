@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import TopologyError
 from ..sim.routing import Routes
+from ..traces.columns import Column
 from ..traces.schema import Role, When
 from ..traces.trace import Site, Trace
 from .story import Message, Place, Story
@@ -217,10 +218,11 @@ def _same(trace: Trace, message: Message) -> list[int]:
     events = trace.events
     row = message.send
     names = ("parent", "rank", "channel", "peer", "message", "kind")
-    return trace.where(**{name: events[name][row] for name in names}).tolist()
+    same: list[int] = trace.where(**{name: events[name][row] for name in names}).tolist()
+    return same
 
 
-def _first(column: Any, rows: Iterable[int | None]) -> Any:
+def _first(column: Column, rows: Iterable[int | None]) -> Any:
     cells = (column[row] for row in rows if row is not None)
     return next((cell for cell in cells if cell is not None), None)
 
@@ -364,7 +366,7 @@ def statistics(flat: Any) -> dict[str, float | int]:
 def _site(trace: Trace, rows: list[int], src: Place) -> Site | None:
     """Return the user's line: the row's own, else that of the call that it happened in."""
     events = trace.events
-    own = _first(events["site"], rows)
+    own: int | None = _first(events["site"], rows)
     if own is not None:
         return trace.meta.sites[own]
     return src.site

@@ -76,7 +76,8 @@ def could_be(trace: Trace, call: int, algorithm: str) -> Trace:
     replay = _replay(trace, call, algorithm)
     rows = _rows(trace, call)
     op = trace.events["reduce_op"][rows[0]] or "SUM"
-    return replay.trace(inputs=_inputs(trace, rows, replay.bound), op=op)
+    inputs: Any = _inputs(trace, rows, replay.bound)
+    return replay.trace(inputs=inputs, op=op)
 
 
 def _replay(trace: Trace, call: int, algorithm: str) -> Replay:

@@ -36,6 +36,7 @@ from ..units import format_bytes
 from .facts import Facts, facts
 from .film import Film, film
 from .story import Story, tell
+from .thumbnail import thumbnail
 
 T = TypeVar("T")
 
@@ -124,6 +125,7 @@ class Library:
         self._traces = Cache(8)
         self._films = Cache(32)
         self._stories = Cache(32)
+        self._pictures = Cache(MAX_ENTRIES)
         self._facts = Cache(2 * MAX_ENTRIES)
 
     @property
@@ -255,9 +257,7 @@ class Library:
         kind, _, rest = address.partition("/")
         if kind == "trace":
             path = self.locate(unquote(rest))
-            entry = self._entry(unquote(rest))
-            key = (address, entry.stamp if entry else None)
-            return self._traces.get(key, lambda: open_trace(path))
+            return self._traces.get(self._mark(address), lambda: open_trace(path))
         if kind == "upload":
             number = rest.partition("/")[0]
             upload = self._uploads.get(int(number)) if number.isdecimal() else None
@@ -268,8 +268,16 @@ class Library:
             spec = spec_of(rest)
             return self._traces.get(address, lambda: spec.trace())
         if kind == "how":
-            return self._traces.get(address, lambda: self._how(rest))
+            return self._traces.get(self._mark(address), lambda: self._how(rest))
         raise Refused(f"{address}: no such page")
+
+    def _mark(self, address: str) -> Hashable:
+        """Return what changes whenever the trace of an address does."""
+        kind, _, rest = address.partition("/")
+        if kind == "how":
+            return address, self._mark(rest.split("/", 2)[-1])
+        entry = self._entry(unquote(rest)) if kind == "trace" else None
+        return address, entry.stamp if entry is not None else None
 
     def _how(self, rest: str) -> Trace:
         from .how import could_be
@@ -289,7 +297,7 @@ class Library:
         trace = self.trace(address)
         if not 0 <= call < len(trace.calls()):
             raise Refused(f"{address} has no call {call}")
-        return self._stories.get((_Same(trace), call), lambda: tell(trace, call))
+        return self._stories.get((self._mark(address), call), lambda: tell(trace, call))
 
     def film(self, address: str, call: int, view: str) -> Film:
         """Return the film of one call of a trace.
@@ -301,23 +309,22 @@ class Library:
         trace = self.trace(address)
         if not 0 <= call < max(1, len(trace.calls())) or view not in ("simple", "full"):
             raise Refused(f"{address} has no call {call}")
-        # A trace is immutable, and kept alive by the key: the same object is the same content.
-        return self._films.get((_Same(trace), call, view), lambda: film(trace, call, view=view))
+        return self._films.get(
+            (self._mark(address), call, view), lambda: film(trace, call, view=view)
+        )
 
+    def picture(self, address: str, theme: str) -> str:
+        """Return a small picture of a trace's first call, as SVG without fonts.
 
-class _Same:
-    """A key that equals only the key of the very same object."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: object) -> None:
-        self.of = of
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.of is self.of
-
-    def __hash__(self) -> int:
-        return id(self.of)
+        Raises:
+            Refused: There is no such trace.
+            ChunkscopeError: The trace cannot be read.
+            ValueError: There is nothing to draw.
+        """
+        trace = self.trace(address)
+        return self._pictures.get(
+            (self._mark(address), theme), lambda: thumbnail(trace, theme=theme)
+        )
 
 
 def checked(spec: Spec) -> Spec:

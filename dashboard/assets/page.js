@@ -18,7 +18,60 @@
 
   new MutationObserver(() => {
     for (const player of Object.values(players)) player?.setTheme(theme());
+    document.querySelectorAll(".drawing[data-loaded]").forEach(draw);
   }).observe(document.documentElement, { attributeFilter: ["data-mantine-color-scheme"] });
+
+  // Small pictures are loaded when they come into view, two at a time: browsers have only six
+  // connections to a server, and what a person does must not wait behind pictures.
+  const drawings = new Map();
+  const waiting = [];
+  let loading = 0;
+
+  function draw(element) {
+    const url = `/picture/${theme()}/${element.dataset.picture}`;
+    if (drawings.has(url)) showDrawing(element, drawings.get(url));
+    else {
+      waiting.push([element, url]);
+      nextDrawing();
+    }
+  }
+
+  function showDrawing(element, source) {
+    element.style.backgroundImage = `url("${source}")`;
+    element.dataset.loaded = "true";
+  }
+
+  async function nextDrawing() {
+    if (loading >= 2 || !waiting.length) return;
+    const [element, url] = waiting.shift();
+    loading += 1;
+    try {
+      if (element.isConnected && !drawings.has(url)) {
+        const response = await fetch(url);
+        if (response.ok) drawings.set(url, URL.createObjectURL(await response.blob()));
+      }
+      if (drawings.has(url)) showDrawing(element, drawings.get(url));
+      else element.dataset.loaded = "none";
+    } finally {
+      loading -= 1;
+      nextDrawing();
+    }
+  }
+
+  const inView = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      inView.unobserve(target);
+      draw(target);
+    }
+  }, { rootMargin: "200px" });
+
+  new MutationObserver(() => {
+    document.querySelectorAll(".drawing:not([data-seen])").forEach((element) => {
+      element.dataset.seen = "true";
+      inView.observe(element);
+    });
+  }).observe(document.documentElement, { childList: true, subtree: true });
 
   /* Fetch a film; throws what the server said where there is none. */
   async function fetchFilm(url) {

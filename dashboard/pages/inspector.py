@@ -20,7 +20,7 @@ from ..details import (
 )
 from ..story import Story
 from ..theme import hue
-from .parts import badge, icon, rank_name
+from .parts import aria, badge, data, icon, rank_name
 
 # Squares of contributors are drawn up to so many ranks.
 MAX_SQUARES = 16
@@ -198,9 +198,7 @@ def _timeline(details: MessageDetails) -> Component | None:
 
 
 def _link(earlier: Earlier) -> Component:
-    return html.Button(
-        earlier.name, className="linked", type="button", **{"data-select": earlier.key}
-    )
+    return html.Button(earlier.name, className="linked", type="button", **data(select=earlier.key))
 
 
 def _rows(rows: Sequence[tuple[str, str, Any]]) -> Component:
@@ -393,5 +391,5 @@ def close_button() -> Component:
     """Return the cross that lets go of what is selected."""
     return html.Button(
         icon("close"), id="inspect-close", type="button", className="icon-button",
-        **{"aria-label": "Close"},
+        **aria("Close"),
     )  # fmt: skip

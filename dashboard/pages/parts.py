@@ -8,6 +8,7 @@ from typing import Any
 
 import dash_mantine_components as dmc
 from dash import html
+from dash.development.base_component import Component
 
 from ..theme import hue
 
@@ -41,6 +42,16 @@ _ICONS = {
 }
 
 
+def aria(label: str) -> dict[str, Any]:
+    """Return the attribute that names a control for those who do not see it."""
+    return {"aria-label": label}
+
+
+def data(**values: object) -> dict[str, Any]:
+    """Return data attributes, which the page's script reads."""
+    return {f"data-{name}": value for name, value in values.items()}
+
+
 def icon(name: str, size: int = 16, colour: str | None = None) -> html.Span:
     """Return an icon in the colour of the text around it (a mask, so that no HTML is injected)."""
     path = _ICONS[name].replace('class="solid"', 'fill="#000" stroke="none"')
@@ -52,7 +63,8 @@ def icon(name: str, size: int = 16, colour: str | None = None) -> html.Span:
     style = {"width": size, "height": size, "--icon": f"url({url})"}
     if colour is not None:
         style["color"] = colour
-    return html.Span(className="icon", style=style, **{"aria-hidden": "true"})
+    hidden: dict[str, Any] = {"aria-hidden": "true"}
+    return html.Span(className="icon", style=style, **hidden)
 
 
 def mark() -> html.A:
@@ -100,7 +112,7 @@ def header(trail: Sequence[Any], actions: Sequence[Any]) -> dmc.AppShellHeader:
         darkIcon=icon("theme", 18),
         variant="subtle",
         size=36,
-        **{"aria-label": "Light or dark"},
+        **aria("Light or dark"),
     )
     return dmc.AppShellHeader(
         html.Div(
@@ -114,13 +126,14 @@ def header(trail: Sequence[Any], actions: Sequence[Any]) -> dmc.AppShellHeader:
     )
 
 
-def shell(page: str, trail: Sequence[Any], actions: Sequence[Any], body: Any) -> dmc.AppShell:
+def shell(page: str, trail: Sequence[Any], actions: Sequence[Any], body: Any) -> Component:
     """Return a whole page."""
-    return dmc.AppShell(
+    whole: Component = dmc.AppShell(
         [header(trail, actions), dmc.AppShellMain(body)],
         header={"height": 56},
         className=f"page page-{page}",
     )
+    return whole
 
 
 def copy_button(text: str, label: str = "Copy", **how: Any) -> dmc.CopyButton:

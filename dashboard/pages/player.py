@@ -18,7 +18,7 @@ from ..how import TOPOLOGY, ways
 from ..library import Library, spec_of
 from ..story import Story
 from .inspector import close_button, inspect, nothing
-from .parts import badge, failure, icon, shell
+from .parts import aria, badge, data, failure, icon, shell
 
 # Above this, the simple view cannot be read any more.
 SIMPLE_UP_TO = 8
@@ -33,7 +33,9 @@ def layout(library: Library, address: str, search: str) -> Component:
     trace = library.trace(address)
     calls = trace.calls()
     if not calls:
-        body = html.Div(failure("Nothing to play", _why_nothing(trace)), className="lone")
+        body: Component = html.Div(
+            failure("Nothing to play", _why_nothing(trace)), className="lone"
+        )
         return shell("player", _trail(library, address), [], body)
     asked = {name: values[0] for name, values in parse_qs(search.lstrip("?")).items()}
     call = int(asked["call"]) if asked.get("call", "").isdecimal() else 0
@@ -44,7 +46,7 @@ def layout(library: Library, address: str, search: str) -> Component:
         dmc.SegmentedControl(
             id="view",
             value=where["view"],
-            data=[  # type: ignore[arg-type]
+            data=[
                 {"value": "simple", "label": "Simple"},
                 {"value": "full", "label": "Full"},
             ],
@@ -109,7 +111,7 @@ def _body(library: Library, where: dict[str, Any], story: Story) -> Component:
         ],
         id="player-page",
         className="player",
-        **{"data-view": where["view"], "data-inspector": "closed"},
+        **data(view=where["view"], inspector="closed"),
     )
 
 
@@ -185,12 +187,12 @@ def _call_trail(trace: Trace, where: Mapping[str, Any]) -> list[Component]:
         return [_slash(), here]
     back = html.Button(
         [icon("left"), html.Span(f"#{_number(calls[k - 1].coll_seq, k - 1)}" if k else "–")],
-        type="button", disabled=k == 0, **{"data-call": k - 1, "aria-label": "Previous call"},
+        type="button", disabled=k == 0, **data(call=k - 1), **aria("Previous call"),
     )  # fmt: skip
     last = k == len(calls) - 1
     onward = html.Button(
         [html.Span("–" if last else f"#{_number(calls[k + 1].coll_seq, k + 1)}"), icon("right")],
-        type="button", disabled=last, **{"data-call": k + 1, "aria-label": "Next call"},
+        type="button", disabled=last, **data(call=k + 1), **aria("Next call"),
     )  # fmt: skip
     items = [
         html.Button(
@@ -201,7 +203,7 @@ def _call_trail(trace: Trace, where: Mapping[str, Any]) -> list[Component]:
             ],
             type="button",
             className="call-item here" if j == k else "call-item",
-            **{"data-call": j},
+            **data(call=j),
         )
         for j, call in enumerate(calls)
     ]
@@ -212,7 +214,7 @@ def _call_trail(trace: Trace, where: Mapping[str, Any]) -> list[Component]:
                     [icon("list")],
                     type="button",
                     className="icon-button",
-                    **{"aria-label": f"All {len(calls)} calls"},
+                    **aria(f"All {len(calls)} calls"),
                 )
             ),
             dmc.PopoverDropdown(html.Div(items, className="call-list"), p=6),
@@ -251,11 +253,11 @@ def _export_menu(where: Mapping[str, Any]) -> Component:
             [html.B(name), html.Span(words, className="muted")],
             type="button",
             className="export-item",
-            **{"data-export": f"/export/{form}/{where['view']}/{where['call']}/{where['address']}"},
+            **data(export=f"/export/{form}/{where['view']}/{where['call']}/{where['address']}"),
         )
         for form, name, words in _FORMS
     ]
-    return dmc.Popover(
+    menu: Component = dmc.Popover(
         [
             dmc.PopoverTarget(
                 html.Button(
@@ -271,6 +273,7 @@ def _export_menu(where: Mapping[str, Any]) -> Component:
         shadow="none",
         radius=10,
     )
+    return menu
 
 
 def _how(library: Library, where: Mapping[str, Any]) -> Component:

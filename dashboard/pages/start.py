@@ -7,13 +7,13 @@ import time
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import MATCH, Dash, Input, Output, State, ctx, dcc, html, no_update
+from dash import MATCH, Dash, Input, Output, State, dcc, html, no_update
 from dash.development.base_component import Component
 
 from ...errors import ChunkscopeError
 from ..library import MAX_UPLOAD_BYTES, Entry, Library
 from . import simulate
-from .parts import badge, command, failure, icon, shell
+from .parts import aria, badge, command, data, failure, icon, shell
 
 # How often the folder is looked at again.
 LOOK_AGAIN_MS = 2000
@@ -28,7 +28,7 @@ def layout(library: Library) -> Component:
         rightSection=dmc.Kbd("/"),
         debounce=150,
         w=264,
-        **{"aria-label": "Find a trace"},
+        **aria("Find a trace"),
     )
     entries = library.entries()
     head = html.Div(
@@ -38,7 +38,7 @@ def layout(library: Library) -> Component:
             dmc.SegmentedControl(
                 id="show",
                 value="all",
-                data=[  # type: ignore[arg-type]
+                data=[
                     {"value": "all", "label": "All"},
                     {"value": "recorded", "label": "Recorded"},
                     {"value": "simulated", "label": "Simulated"},
@@ -148,18 +148,12 @@ def _filled(library: Library, entry: Entry) -> Component:
 
 def _picture(entry: Entry) -> Component:
     mark = f"?v={entry.stamp[0]}-{entry.stamp[1]}"
-    return html.Div(_drawings(entry.address + mark), className="card-picture")
+    return html.Div(_drawing(entry.address + mark), className="card-picture")
 
 
-def _drawings(address: str) -> list[Component]:
-    """Return the small picture of a trace for both themes, of which one is shown and loaded."""
-    return [
-        html.Div(
-            className=f"drawing only-{theme}",
-            style={"backgroundImage": f"url('/picture/{theme}/{address}')"},
-        )
-        for theme in ("light", "dark")
-    ]
+def _drawing(address: str) -> Component:
+    """Return the place of a small picture; the page's script loads it when it is seen."""
+    return html.Div(className="drawing", **data(picture=address))
 
 
 def badge_broken() -> Component:
@@ -203,7 +197,7 @@ def _empty(library: Library) -> list[Component]:
     cards = [
         html.Div(
             [
-                html.Div(_drawings(f"sim/{spec}"), className="way-picture"),
+                html.Div(_drawing(f"sim/{spec}"), className="way-picture"),
                 html.Div(
                     [
                         html.Div([html.H2(title), html.Span(cost, className="muted")],
@@ -260,24 +254,29 @@ def register(app: Dash, library: Library) -> None:
     simulate.register(app)
 
     @app.callback(
+        Output("seen", "data"),
+        Input("look-again", "n_intervals"),
+        State("seen", "data"),
+        prevent_initial_call=True,
+    )
+    def look_again(_: int, seen: str) -> Any:
+        signature = _signature(library.entries())
+        return no_update if signature == seen else signature
+
+    @app.callback(
         Output("listing", "children"),
         Output("listing-head", "hidden"),
         Output("find-box", "hidden"),
         Output("count", "children"),
-        Output("seen", "data"),
-        Input("look-again", "n_intervals"),
+        Input("seen", "data"),
         Input("find", "value"),
         Input("show", "value"),
-        State("seen", "data"),
         prevent_initial_call=True,
     )
-    def look_again(_: int, find: str | None, show: str, seen: str) -> Any:
+    def list_again(_: str, find: str | None, show: str) -> Any:
         entries = library.entries()
-        signature = _signature(entries)
-        if ctx.triggered_id == "look-again" and signature == seen:
-            return [no_update] * 5
         listing = _listing(library, entries, find or "", show)
-        return listing, not entries, not entries, _count(library, entries), signature
+        return listing, not entries, not entries, _count(library, entries)
 
     @app.callback(
         Output("find", "value"),

@@ -63,9 +63,7 @@ def test_start_page_lists_the_folder_with_pictures(open_page: Open, seen: Seen) 
     assert card.locator(".badge").text_content() == "simulated"
     words = card.locator("dl").text_content()
     assert words == "Ranks4Bytes64 BTime6.00 µsAlgorithmring"
-    picture = card.locator(".drawing").first
-    url = picture.evaluate("(e) => getComputedStyle(e).backgroundImage")
-    assert "/picture/light/trace/ring-4.jsonl" in url
+    card.locator(".drawing[data-loaded=true]").wait_for()
     page.wait_for_load_state("networkidle")
     assert seen.errors == []
     assert all(host.startswith("127.0.0.1:") for host in seen.hosts)
