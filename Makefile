@@ -6,9 +6,12 @@ VENV ?= .venv
 TORCH_INDEX ?=
 # More arguments for pytest: make test ARGS="-k diff"
 ARGS ?=
+# Two workers, one file of tests each: those of a file share the ranks that they have started.
+WORKERS ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 HAS_TORCH := import importlib.metadata as m; \
 	assert tuple(map(int, m.version("torch").split(".")[:2])) >= (2, 4)
 
@@ -24,10 +27,10 @@ demo: $(VENV)/.ready-demo  ## record a ring on 4 processes, simulate it, open th
 
 test: $(VENV)/.ready-test  ## pass all tests, those in the browser included
 	@sh .ci/system-packages
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 check: $(VENV)/.ready-test lint mypy  ## format, lint, types, tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.ready-test  ## say what `make format` or a person should mend
 	@$(BIN)/ruff format --check .

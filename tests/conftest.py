@@ -6,12 +6,18 @@ import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 pytest_plugins = ["pytester"]
 
 # Real ranks share the machine's cores: one thread each is enough for tensors of test size.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A busy machine is no failure; what CI finds, everybody finds again.
+hypothesis.settings.register_profile(
+    "chunkscope", deadline=None, derandomize="CI" in os.environ, database=None
+)
+hypothesis.settings.load_profile("chunkscope")
 # What the person at the keyboard has set must not change what the tests see.
 for _name in [name for name in os.environ if name.startswith("CHUNKSCOPE_")]:
     del os.environ[_name]
