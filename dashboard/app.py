@@ -278,6 +278,7 @@ def serve(
         where = "every address of this machine" if host in ANY_ADDRESS else host
         tell(f"It listens on {where}, without encryption: whoever has the token can look in.")
     tell("Ctrl-C ends it.")
+    threading.Thread(target=_faces, daemon=True).start()  # while the page loads
     if open_browser and has_screen():
         threading.Timer(0.3, webbrowser.open, [url]).start()
     try:

@@ -250,7 +250,12 @@ def _state(story: Story, details: MessageDetails) -> Component | None:
 def _holdings(story: Story, holdings: Sequence[Holding]) -> Component:
     """Return the table of what was held: ranks in it, first values, mean; then min, max, digest."""
     if not any(holding.recorded for holding in holdings):
-        note = html.P("Values were not recorded (policy none).", className="muted")
+        words = (
+            "This simulation carries no values."
+            if story.provenance == "simulated"
+            else "Values were not recorded (policy none)."
+        )
+        note = html.P(words, className="muted note-line")
         if not any(holding.who is not None for holding in holdings):
             return note
     else:
@@ -285,7 +290,7 @@ def _holdings(story: Story, holdings: Sequence[Holding]) -> Component:
         rows.append(html.Tr(cells, className="after" if holding.label == "After" else ""))
     table = html.Table(
         [html.Thead(html.Tr(head)), html.Tbody(rows)],
-        className="holdings" + (" compact" if columns < 3 else ""),
+        className="holdings" + (" narrow" if columns == 0 else ""),
     )
     return html.Div([table, _statistics(holdings[-1]) if holdings else None, note])
 

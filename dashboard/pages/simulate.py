@@ -16,7 +16,8 @@ from ...sim.library import algorithms
 from ...sim.spec import Spec
 from ...sim.topology import parse as parse_topology
 from ...units import format_Bps, format_ns, parse_bytes
-from ..library import MAX_RANKS, address_of, checked, default_of
+from ..figures import size_chart, times_by_size
+from ..library import MAX_RANKS, address_of, checked, default_of, spec_of
 from .parts import badge, copy_button, icon
 
 TOPOLOGIES = (
@@ -110,7 +111,7 @@ def panel() -> Component:
             clampBehavior="none", debounce=DEBOUNCE_MS,
         ),
         dmc.TextInput(
-            id="sim-bytes", label="Bytes", value="64 B", debounce=DEBOUNCE_MS,
+            id="sim-bytes", label="Bytes", value="64 MiB", debounce=DEBOUNCE_MS,
             className="mono-input", spellCheck=False,
         ),
         dmc.Autocomplete(
@@ -142,13 +143,23 @@ def panel() -> Component:
             numbers,
             html.Div(
                 [
-                    html.Div("Same settings, other algorithms", className="note"),
+                    html.Div(
+                        [
+                            html.Span("Same settings, other algorithms"),
+                            html.Button(
+                                "Time by size", id="sim-chart", type="button", className="linked"
+                            ),
+                        ],
+                        className="note sim-note",
+                    ),
                     html.Div(id="sim-others"),
                 ],
                 className="sim-others",
             ),
             actions,
             dcc.Store(id="sim-film"),
+            dcc.Store(id="sim-spec"),
+            dmc.Modal(html.Div(id="chart-body"), id="chart", size=748, title="Time by size"),
         ],
         className="panel sim",
     )
@@ -196,6 +207,7 @@ def register(app: Dash) -> None:
         Output("sim-others", "children"),
         Output("sim-open", "href"),
         Output("sim-command", "children"),
+        Output("sim-spec", "data"),
         *[Input(f"sim-{field}", "value") for field in FIELDS],
     )
     def simulate(
@@ -207,11 +219,11 @@ def register(app: Dash) -> None:
         spec, errors = read_form(collective, algorithm, ranks, size, topology)
         shown = [errors.get(field) for field in FIELDS]
         if spec is None:
-            return [*shown, "sim-preview stale", *[no_update] * 7]
+            return [*shown, "sim-preview stale", *[no_update] * 8]
         try:
             found = outcome(spec)
         except ChunkscopeError as error:
-            return [*shown[:4], str(error), "sim-preview stale", *[no_update] * 7]
+            return [*shown[:4], str(error), "sim-preview stale", *[no_update] * 8]
         address = address_of(spec)
         button = copy_button(
             spec.command(),
@@ -230,7 +242,34 @@ def register(app: Dash) -> None:
             bars(found.others, spec.algorithm),
             f"/{address}",
             button,
+            address,
         ]
+
+    @app.callback(
+        Output("chart-body", "children"),
+        Output("chart", "opened"),
+        Input("sim-chart", "n_clicks"),
+        State("sim-spec", "data"),
+        prevent_initial_call=True,
+    )
+    def chart(clicks: int | None, address: str | None) -> Any:
+        if not clicks or not address:
+            return no_update, no_update
+        spec = spec_of(address.partition("/")[2])
+        curves = times_by_size(spec)
+        graphs = [
+            html.Div(
+                dcc.Graph(
+                    figure=size_chart(curves, spec.algorithm, theme),
+                    config={"displayModeBar": False},
+                ),
+                className=f"only-{theme}",
+            )
+            for theme in ("light", "dark")
+        ]
+        ranks = "1 rank" if spec.ranks == 1 else f"{spec.ranks} ranks"
+        words = f"Simulated: {spec.collective} on {ranks}, {spec.topology or 'ring'}."
+        return [html.P(words, className="muted"), *graphs], True
 
     app.clientside_callback(
         ClientsideFunction("chunkscope", "preview"),
