@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,13 @@ class Column:
             return _lists(type, cells)
         if isinstance(cells, np.ndarray) and cells.dtype != object:
             return Column(type, cells.astype(_NUMPY[type]), np.ones(n, np.bool_))
-        valid = np.fromiter((c is not None for c in cells), np.bool_, n)
+        cells = list(cells)
+        nulls = cells.count(None)
+        if nulls == n:
+            return _nulls(type, n)
+        if not nulls:
+            return Column(type, np.array(cells, _NUMPY[type]), np.ones(n, np.bool_))
+        valid = _is_there(cells)
         filled = (0 if c is None else c for c in cells)
         values: Array = np.fromiter(filled, _NUMPY[type], n)
         return Column(type, values, valid)
@@ -166,31 +173,32 @@ def _flat(type: Type, size: int) -> Array:
 
 
 def _texts(cells: Sequence[Any] | Array) -> Column:
+    # Distinct cells first: there are few of them, and each is named once.
+    distinct = dict.fromkeys(cells)
     codes: dict[str, int] = {}
-    values = np.zeros(len(cells), np.int32)
-    valid = np.ones(len(cells), np.bool_)
-    for row, cell in enumerate(cells):
-        if cell is None:
-            valid[row] = False
-        else:
-            values[row] = codes.setdefault(str(cell), len(codes))
+    code_of = {
+        cell: 0 if cell is None else codes.setdefault(str(cell), len(codes)) for cell in distinct
+    }
+    n = len(cells)
+    values = np.fromiter(map(code_of.__getitem__, cells), np.int32, n)
+    valid = _is_there(cells) if None in distinct else np.ones(n, np.bool_)
     return Column(Type.TEXT, values, valid, tuple(codes))
 
 
 def _lists(type: Type, cells: Sequence[Any] | Array) -> Column:
     n = len(cells)
-    valid = np.fromiter((c is not None for c in cells), np.bool_, n)
-    lengths = np.fromiter((0 if c is None else len(c) for c in cells), np.int64, n)
+    valid = _is_there(cells)
+    there = list(cells) if valid.all() else [cell for cell in cells if cell is not None]
+    lengths = np.zeros(n, np.int64)
+    lengths[valid] = np.fromiter(map(len, there), np.int64, len(there))
     if type is Type.BYTES:
-        joined = b"".join(bytes(c) for c in cells if c is not None)
-        return lists(type, lengths, valid, np.frombuffer(joined, np.uint8))
-    flat = _flat(type, int(lengths.sum()))
-    end = 0
-    for cell in cells:
-        if cell is not None:
-            flat[end : end + len(cell)] = cell
-            end += len(cell)
+        return lists(type, lengths, valid, np.frombuffer(b"".join(there), np.uint8))
+    flat = np.fromiter(chain.from_iterable(there), np.int64, int(lengths.sum()))
     return lists(type, lengths, valid, flat)
+
+
+def _is_there(cells: Sequence[Any] | Array) -> Mask:
+    return np.fromiter((cell is not None for cell in cells), np.bool_, len(cells))
 
 
 def lists(type: Type, lengths: Array, valid: Mask, flat: Array) -> Column:

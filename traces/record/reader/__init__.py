@@ -11,10 +11,13 @@ record is refused.
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -42,10 +45,23 @@ def read_recording(folder: Path) -> Trace:
         TraceFormatError: A record is wrong or newer; the message names file, line and field.
     """
     meta = _read_run(folder)
-    files = [_parse(path) for path in folder.glob("*" + RECORDS)]
-    if not files:
+    paths = list(folder.glob("*" + RECORDS))
+    if not paths:
         raise TraceFormatError("no recording: there is no *.rec.jsonl in it", file=str(folder))
-    return assemble(folder, files, meta)
+    with _no_collection():
+        return assemble(folder, [_parse(path) for path in paths], meta)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector from walking millions of records, none of which is garbage."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _read_run(folder: Path) -> Meta | None:
@@ -86,13 +102,42 @@ def _parse(path: Path) -> RecordFile:
         where = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
         plural = "line is" if len(damaged) == 1 else "lines are"
         file.notes.append(f"{path.name}: {len(damaged)} {plural} damaged and left out ({where})")
-    for line, record in lines if header is None else lines[1:]:
-        take = _TAKE.get(type(record))
-        if take is None:
-            message = "found a second header, expected one a file"
-            raise TraceFormatError(message, file=str(path), line=line, field="$.r")
-        take(file, record)
+    _sort(file, lines if header is None else lines[1:])
     return file
+
+
+def _sort(file: RecordFile, lines: list[tuple[int, Any]]) -> None:
+    """Put the records of a file where they belong, by kind."""
+    found: dict[type, list[Any]] = {kind: [] for kind in get_args(rec.ANY)}
+    for _, record in lines:
+        found[type(record)].append(record)
+    if found[rec.Header]:
+        line = next(number for number, record in lines if isinstance(record, rec.Header))
+        raise TraceFormatError(
+            "found a second header, expected one", file=str(file.path), line=line, field="$.r"
+        )
+    file.groups = {record.n: record for record in found[rec.Group]}
+    file.sites = {record.n: record for record in found[rec.Site]}
+    file.tensors = {record.n: record for record in found[rec.Tensor]}
+    file.schedules = {record.n: record.text for record in found[rec.Schedule]}
+    file.calls = {record.n: record for record in found[rec.Call]}
+    file.begins, file.ends, file.rows = found[rec.Begin], found[rec.End], found[rec.Row]
+    file.exits = found[rec.Exit]
+    file.states = [
+        (record.seq or 0, record.s)
+        for kind in (rec.Begin, rec.Row, rec.StateRecord, rec.End)
+        for record in found[kind]
+        if record.s
+    ]
+    file.notes += [record.text for record in found[rec.Note]]
+    file.notes += [
+        f"{file.path.name}: {record.records} records could not be written"
+        for record in found[rec.Dropped]
+    ]
+    file.is_closed = bool(found[rec.Close])
+    times = [record.t for kind in (rec.Begin, rec.End, rec.Close) for record in found[kind]]
+    times += [record.end for record in file.rows if record.end is not None]
+    file.last_ns = max(times, default=None)
 
 
 def _decode(path: Path, data: bytes) -> tuple[list[tuple[int, Any]], list[int]]:
@@ -109,10 +154,21 @@ def _decode(path: Path, data: bytes) -> tuple[list[tuple[int, Any]], list[int]]:
         try:
             lines.append((number, _DECODER.decode(line)))
         except msgspec.ValidationError as error:
-            raise _refusal(path, number, line, error) from None
+            if _is_sound(line):
+                raise _refusal(path, number, line, error) from None
+            damaged.append(number)
         except (msgspec.MsgspecError, RecursionError):
             damaged.append(number)
     return lines, damaged
+
+
+def _is_sound(line: bytes) -> bool:
+    """Return whether a line is JSON at all; one that was cut or overwritten is not."""
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
 
 
 def _refusal(path: Path, number: int, line: bytes, error: Exception) -> TraceFormatError:
@@ -128,51 +184,3 @@ def _guessed_header(stem: str) -> rec.Header:
     named = re.fullmatch(r"(.+?)-(\d+)(?:-\d+)?", stem)
     host, pid = (named[1], int(named[2])) if named else ("", 0)
     return rec.Header(schema_version=1, host=host, pid=pid if pid < 2**63 else 0)
-
-
-def _take_begin(file: RecordFile, record: rec.Begin) -> None:
-    file.begins.append(record)
-    file.last_ns = record.t
-    if record.s:
-        file.states.append((record.seq, record.s))
-
-
-def _take_end(file: RecordFile, record: rec.End) -> None:
-    file.ends.append(record)
-    file.last_ns = record.t
-    if record.s:
-        file.states.append((record.seq, record.s))
-
-
-def _take_row(file: RecordFile, record: rec.Row) -> None:
-    if record.s:
-        file.states.append((record.seq or 0, record.s))
-    file.rows.append(record)
-    if record.end is not None:
-        file.last_ns = record.end
-
-
-def _take_close(file: RecordFile, record: rec.Close) -> None:
-    file.is_closed = True
-    file.last_ns = record.t
-
-
-def _take_dropped(file: RecordFile, record: rec.Dropped) -> None:
-    file.notes.append(f"{file.path.name}: {record.records} records could not be written")
-
-
-_TAKE: dict[type, Any] = {
-    rec.Group: lambda file, record: file.groups.__setitem__(record.n, record),
-    rec.Site: lambda file, record: file.sites.__setitem__(record.n, record),
-    rec.Tensor: lambda file, record: file.tensors.__setitem__(record.n, record),
-    rec.Schedule: lambda file, record: file.schedules.__setitem__(record.n, record.text),
-    rec.Call: lambda file, record: file.calls.__setitem__(record.n, record),
-    rec.Begin: _take_begin,
-    rec.End: _take_end,
-    rec.Row: _take_row,
-    rec.StateRecord: lambda file, record: file.states.append((record.seq, record.s)),
-    rec.Exit: lambda file, record: file.exits.append(record),
-    rec.Note: lambda file, record: file.notes.append(record.text),
-    rec.Dropped: _take_dropped,
-    rec.Close: _take_close,
-}

@@ -6,7 +6,7 @@ skipped, unknown records refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ...schema import EVENTS, ColumnSpec, Kind, Provenance, Role, Status, Type, 
 
 Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Odd = Literal["NaN", "Infinity", "-Infinity"]
 
 # What a begin, end or row record says itself; everything else stands in its call record.
 OF_ROW = frozenset(
@@ -37,17 +38,17 @@ if TYPE_CHECKING:
     Cells = Any
     Call = Any
 else:
-    Cells = msgspec.defstruct("Cells", _CELLS, omit_defaults=True)
+    Cells = msgspec.defstruct("Cells", _CELLS, omit_defaults=True, gc=False)
     Call = msgspec.defstruct(
-        "Call", [("n", Count), *_CELLS], tag_field="r", tag="call", omit_defaults=True
+        "Call", [("n", Count), *_CELLS], tag_field="r", tag="call", omit_defaults=True, gc=False
     )
 
 
-class Record(msgspec.Struct, tag_field="r", omit_defaults=True):
+class Record(msgspec.Struct, tag_field="r", omit_defaults=True, gc=False):
     """Any record; the field `r` says which."""
 
 
-class Header(Record, tag="header"):
+class Header(Record, tag="header", gc=False):
     """First record of a file: who writes.
 
     In a `counted` file nothing is left for the reader to count: every cell is there, `parent` and
@@ -68,7 +69,7 @@ class Header(Record, tag="header"):
     launcher: bool = False
 
 
-class Group(Record, tag="group"):
+class Group(Record, tag="group", gc=False):
     """A process group; a second one of the same number replaces the first."""
 
     n: Count
@@ -77,7 +78,7 @@ class Group(Record, tag="group"):
     backend: str = ""
 
 
-class Site(Record, tag="site"):
+class Site(Record, tag="site", gc=False):
     """A line of the user's program."""
 
     n: Count
@@ -89,7 +90,7 @@ class Site(Record, tag="site"):
     stack: list[str] = []
 
 
-class Tensor(Record, tag="tensor"):
+class Tensor(Record, tag="tensor", gc=False):
     """How a tensor lies in memory."""
 
     n: Count
@@ -100,14 +101,14 @@ class Tensor(Record, tag="tensor"):
     offset: Int | None = None
 
 
-class Schedule(Record, tag="schedule"):
+class Schedule(Record, tag="schedule", gc=False):
     """A schedule in text form."""
 
     n: Count
     text: str
 
 
-class Value(msgspec.Struct, omit_defaults=True):
+class Value(msgspec.Struct, omit_defaults=True, gc=False):
     """What a tensor held: all bytes (here, or in the `.tensors` file), or what was kept of them."""
 
     data: bytes | None = None
@@ -115,15 +116,15 @@ class Value(msgspec.Struct, omit_defaults=True):
     size: Count | None = None
     digest: Int | None = None
     digest_of: str | None = None
-    min: float | str | None = None
-    max: float | str | None = None
-    mean: float | str | None = None
+    min: float | Odd | None = None
+    max: float | Odd | None = None
+    mean: float | Odd | None = None
     nan: Int | None = None
     first: bytes | None = None
     contributors: list[Int] | None = None
 
 
-class State(msgspec.Struct, array_like=True):
+class State(msgspec.Struct, array_like=True, gc=False):
     """One state: when, role, index, number of the tensor record, value."""
 
     when: When | None
@@ -133,7 +134,7 @@ class State(msgspec.Struct, array_like=True):
     value: bytes | Value | None = None
 
 
-class Begin(Record, tag="begin"):
+class Begin(Record, tag="begin", gc=False):
     """An event begins: `t` is its t_issue_ns."""
 
     seq: Count
@@ -144,7 +145,7 @@ class Begin(Record, tag="begin"):
     s: list[State] = []
 
 
-class End(Record, tag="end"):
+class End(Record, tag="end", gc=False):
     """An event ended: `t` is its t_end_ns, `start` its t_start_ns."""
 
     seq: Count
@@ -156,7 +157,7 @@ class End(Record, tag="end"):
     s: list[State] = []
 
 
-class Row(Record, tag="row"):
+class Row(Record, tag="row", gc=False):
     """An event that is over, in one record."""
 
     call: Count
@@ -173,26 +174,26 @@ class Row(Record, tag="row"):
     s: list[State] = []
 
 
-class StateRecord(Record, tag="state"):
+class StateRecord(Record, tag="state", gc=False):
     """More states of an event."""
 
     seq: Count
     s: list[State]
 
 
-class Note(Record, tag="note"):
+class Note(Record, tag="note", gc=False):
     """What a reader of the trace should know."""
 
     text: str
 
 
-class Dropped(Record, tag="dropped"):
+class Dropped(Record, tag="dropped", gc=False):
     """So many records were lost here."""
 
     records: Count
 
 
-class Exit(Record, tag="exit"):
+class Exit(Record, tag="exit", gc=False):
     """How a process ended, as its launcher saw it."""
 
     pid: Int
@@ -200,7 +201,7 @@ class Exit(Record, tag="exit"):
     signal: Int | None = None
 
 
-class Close(Record, tag="close"):
+class Close(Record, tag="close", gc=False):
     """The process ended its recording in order."""
 
     t: Int

@@ -25,11 +25,11 @@ class StateTable:
 
     def __init__(self) -> None:
         self._tensors: list[rec.Tensor] = [rec.Tensor(0)]  # the first: nothing is known
-        self._event: list[int] = []
+        self._event: list[Ints] = []
         self._when: list[str | None] = []
         self._role: list[str | None] = []
         self._index: list[int | None] = []
-        self._tensor: list[int] = []
+        self._tensor: list[Ints] = []
         self._data: list[bytes | None] = []
         self._values: dict[int, rec.Value] = {}
         self._notes: list[str] = []
@@ -54,36 +54,39 @@ class StateTable:
             are_rows: Whether events are named by their row in the trace.
         """
         first = len(self._tensors)
-        place = {n: first + at for at, n in enumerate(tensors)}
+        place: dict[int | None, int] = {n: first + at for at, n in enumerate(tensors)}
+        place[None] = 0
         self._tensors += tensors.values()
         named = np.array([seq for seq, _ in states], np.int64)
         found = named if are_rows else lookup(named, seqs)
-        events = (found if are_rows else np.where(found < 0, -1, found + start)).tolist()
-        beside = _Bytes(path)
-        undescribed = orphans = 0
-        for event, (_, items) in zip(events, states, strict=True):
-            if event < 0:
-                orphans += len(items)
-                continue
-            for item in items:
-                value = item.value
-                data = value if type(value) is bytes else None
-                if isinstance(value, rec.Value):
-                    data = value.data if value.at is None else beside.read(value)
-                    self._values[len(self._event)] = value
-                number = 0 if item.tensor is None else place.get(item.tensor, -1)
-                if number < 0:
-                    undescribed, number = undescribed + 1, 0
-                self._event.append(event)
-                self._when.append(item.when)
-                self._role.append(item.role)
-                self._index.append(item.index)
-                self._tensor.append(number)
-                self._data.append(data)
-        if orphans:
-            self._notes.append(f"{orphans} states are left out: their event is damaged or missing")
-        if undescribed:
+        if (found < 0).any():
+            self._notes.append(
+                f"{sum(len(states[at][1]) for at in np.flatnonzero(found < 0))} states are left "
+                "out: their event is damaged or missing"
+            )
+            states = [states[at] for at in np.flatnonzero(found >= 0)]
+            found = found[found >= 0]
+        counts = np.array([len(items) for _, items in states], np.int64)
+        self._event.append(np.repeat(found if are_rows else found + start, counts))
+        items = [item for _, items in states for item in items]
+        self._when += [item.when for item in items]
+        self._role += [item.role for item in items]
+        self._index += [item.index for item in items]
+        numbers = [place.get(item.tensor, -1) for item in items]
+        self._tensor.append(np.maximum(np.array(numbers, np.int64), 0))
+        if undescribed := numbers.count(-1):
             self._notes.append(f"{undescribed} states have lost what describes their tensor")
+        self._add_values(path, items)
+
+    def _add_values(self, path: Path, items: list[rec.State]) -> None:
+        beside = _Bytes(path)
+        first = len(self._data)
+        self._data += [item.value if type(item.value) is bytes else None for item in items]
+        for row, item in enumerate(items, first):
+            value = item.value
+            if isinstance(value, rec.Value):
+                self._values[row] = value
+                self._data[row] = value.data if value.at is None else beside.read(value)
         if beside.missing:
             self._notes.append(f"{beside.missing} states have lost their bytes: {beside.reason}")
 
@@ -94,10 +97,11 @@ class StateTable:
 
     def table(self) -> Table:
         """Return the states, ordered by event."""
-        n = len(self._event)
-        tensor = np.array(self._tensor, np.int64)
+        n = len(self._data)
+        nothing = np.zeros(0, np.int64)
+        tensor = np.concatenate([nothing, *self._tensor])
         cells: dict[str, Any] = {
-            "event": np.array(self._event, np.int64),
+            "event": np.concatenate([nothing, *self._event]),
             "when": self._when,
             "role": self._role,
             "index": self._index,
@@ -151,8 +155,4 @@ class _Bytes:
 
 
 def _number(cell: Any, type: Type) -> Any:
-    if type is not Type.FLOAT or not isinstance(cell, str):
-        return cell
-    if cell not in _ODD:
-        raise TraceFormatError(f"found {cell!r}, expected a number, NaN, Infinity or -Infinity")
-    return _ODD[cell]
+    return _ODD[cell] if type is Type.FLOAT and isinstance(cell, str) else cell
