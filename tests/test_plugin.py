@@ -27,6 +27,8 @@ def ring(n=2, algorithm="ring", scale=1.0):
 """
 
 UPDATE = "--chunkscope-update"
+# Plugins that the inner runs do not need: hypothesis alone takes seconds to load.
+QUIET = ("-p", "no:cacheprovider", "-p", "no:dash", "-p", "no:hypothesispytest")
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:dash", *args)
+    return pytester.runpytest_inprocess(*QUIET, *args)
 
 
 def text_of(result: pytest.RunResult) -> str:
@@ -210,12 +212,12 @@ def test_unused_goldens_are_named_when_every_test_was_run(pytester: pytest.Pytes
 
 def test_goldens_work_under_xdist(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(**TWO_FILES)
-    result = pytester.runpytest_subprocess("-n", "2", "-p", "no:dash", UPDATE)
+    result = pytester.runpytest_subprocess("-n", "2", *QUIET, UPDATE)
     result.assert_outcomes(passed=2)
     goldens = pytester.path / "golden"
     assert sorted(path.name for path in goldens.iterdir()) == ["one.txt", "two.txt"]
     (goldens / "old.txt").write_text("chunkscope golden 1\n")
-    result = pytester.runpytest_subprocess("-n", "2", "-p", "no:dash")
+    result = pytester.runpytest_subprocess("-n", "2", *QUIET)
     result.assert_outcomes(passed=2)
     assert "old.txt: no test compares with it" in text_of(result)
     assert "one.txt: no test" not in text_of(result)
@@ -249,7 +251,7 @@ def test_a_hang_ends(ranks):
     ranks(stuck, n=2, timeout=2)
 """
     )
-    result = pytester.runpytest_subprocess("-p", "no:dash", UPDATE)
+    result = pytester.runpytest_subprocess(*QUIET, UPDATE)
     result.assert_outcomes(passed=2, failed=1)
     golden = (pytester.path / "golden" / "total.txt").read_text()
     assert "call 0: all_reduce #0 group=0 op=SUM bytes=16 dtype=float32" in golden

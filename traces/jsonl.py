@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import operator
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +22,8 @@ import numpy as np
 
 from ..errors import ChunkscopeError, TraceFormatError
 from .atomic import replacing
-from .columns import Array, Column, Mask, Table, lists
+from .columns import Array, Column, Table
+from .fold import NO_BOOL, NO_FLOAT, NO_INT, Folder
 from .metadata import meta_from_json, meta_to_json
 from .schema import EVENTS, STATES, ColumnSpec, Type
 from .trace import Meta, Trace
@@ -35,28 +34,11 @@ _READ_BYTES = 1 << 18  # what fits into a processor's cache decodes twice as fas
 _WRITE_ROWS = 1 << 15
 _FIRST_LINE = 2
 
-# Cells that stand for "not there" while rows are folded into columns: no cell can hold them.
-_NO_INT = -(2**63)
-_NO_FLOAT_BITS = 0x7FF8C0DE00000000
-_NO_FLOAT: float = struct.unpack("<d", struct.pack("<Q", _NO_FLOAT_BITS))[0]
-_NO_BOOL: Any = 2
-_NO_TEXT = -1  # among the codes of a text column
-_NO_LENGTH = -1  # among the lengths of a list column
-_NOT_THERE = {
-    Type.INT: _NO_INT,
-    Type.FLOAT: _NO_FLOAT,
-    Type.BOOL: _NO_BOOL,
-    Type.TEXT: _NO_TEXT,
-    Type.INTS: _NO_LENGTH,
-    Type.BYTES: _NO_LENGTH,
-}
-_DTYPES = {Type.INT: np.int64, Type.FLOAT: np.float64, Type.BOOL: np.int8}
-
-_Int = Annotated[int, msgspec.Meta(ge=_NO_INT + 1, le=2**63 - 1)]
+_Int = Annotated[int, msgspec.Meta(ge=NO_INT + 1, le=2**63 - 1)]
 _READ_TYPES: dict[Type, tuple[Any, Any]] = {
-    Type.INT: (_Int, _NO_INT),
-    Type.FLOAT: (float | Literal["NaN", "Infinity", "-Infinity"], _NO_FLOAT),
-    Type.BOOL: (bool, _NO_BOOL),
+    Type.INT: (_Int, NO_INT),
+    Type.FLOAT: (float | Literal["NaN", "Infinity", "-Infinity"], NO_FLOAT),
+    Type.BOOL: (bool, NO_BOOL),
     Type.TEXT: (str | None, None),
     Type.INTS: (list[_Int] | None, None),
     Type.BYTES: (bytes | None, None),
@@ -158,8 +140,8 @@ def _objects(
 def _cells(column: Column, rows: Array) -> list[Any]:
     picked = column.take(rows)
     cells = picked.to_list()
-    if column.type is Type.INT and (picked.values[picked.valid] == _NO_INT).any():
-        raise ChunkscopeError(f"{_NO_INT} cannot be written in the text form of a trace")
+    if column.type is Type.INT and (picked.values[picked.valid] == NO_INT).any():
+        raise ChunkscopeError(f"{NO_INT} cannot be written in the text form of a trace")
     if column.type is Type.FLOAT:
         for row in np.flatnonzero(picked.valid & ~np.isfinite(picked.values)):
             value = picked.values[row]
@@ -181,7 +163,7 @@ def read(path: Path) -> Trace:
     """
     with path.open("rb") as file, _no_collection():
         n_events, meta = _header(file, str(path))
-        events, states = _Folder(EVENTS), _Folder(_STATE_SPECS)
+        events, states = Folder(EVENTS), Folder(_STATE_SPECS)
         counts: list[Array] = []
         line, torn = _FIRST_LINE, False
         for block in _blocks(file):
@@ -277,87 +259,3 @@ def _format_error(error: Exception, path: str, line: int) -> TraceFormatError:
         return TraceFormatError("nested too deeply", file=path, line=line)
     message, _, where = str(error).partition(" - at ")
     return TraceFormatError(message, file=path, line=line, field=where.strip("`") or None)
-
-
-class _Folder:
-    """Folds decoded rows into columns, block by block."""
-
-    def __init__(self, specs: Sequence[ColumnSpec]) -> None:
-        self._specs = specs
-        self._folds = [_Fold(spec.type) for spec in specs]
-
-    def add(self, rows: list[Any]) -> None:
-        """Take in a block of rows."""
-        if rows:
-            columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
-            for fold, cells in zip(self._folds, columns, strict=False):
-                fold.add(cells)
-
-    def columns(self) -> dict[str, Column]:
-        """Return the columns by name."""
-        return {spec.name: fold.column() for spec, fold in zip(self._specs, self._folds)}
-
-
-class _Fold:
-    """One column in the making: an array a block, joined at the end."""
-
-    def __init__(self, type: Type) -> None:
-        self.type = type
-        self._blocks: list[Array] = []
-        self._flat: list[Array] = []
-        self._codes: dict[str | None, int] = {None: _NO_TEXT}
-
-    def add(self, cells: tuple[Any, ...]) -> None:
-        """Take in the cells of a block."""
-        if self.type is Type.TEXT:
-            self._blocks.append(self._text_codes(cells))
-        elif self.type in (Type.INTS, Type.BYTES):
-            self._add_lists(cells)
-        else:
-            self._blocks.append(np.fromiter(cells, _DTYPES[self.type], len(cells)))
-
-    def _text_codes(self, cells: tuple[Any, ...]) -> Array:
-        try:
-            return np.fromiter(map(self._codes.__getitem__, cells), np.int32, len(cells))
-        except KeyError:  # a block brings new texts: seldom, after the first
-            for text in dict.fromkeys(cells):
-                self._codes.setdefault(text, len(self._codes) - 1)
-            return self._text_codes(cells)
-
-    def _add_lists(self, cells: tuple[Any, ...]) -> None:
-        n_null = cells.count(None)
-        if n_null == len(cells):
-            self._blocks.append(np.full(n_null, _NO_LENGTH))
-            return
-        kept = [() if cell is None else cell for cell in cells] if n_null else cells
-        if self.type is Type.BYTES:
-            joined = b"".join([cell for cell in cells if cell] if n_null else cells)
-            self._flat.append(np.frombuffer(joined, np.uint8))
-        else:
-            self._flat.append(np.fromiter(itertools.chain.from_iterable(kept), np.int64))
-        lengths = np.fromiter(map(len, kept), np.int64, len(cells))
-        if n_null:
-            null = np.fromiter(map(operator.is_, cells, itertools.repeat(None)), np.bool_)
-            lengths[null] = _NO_LENGTH
-        self._blocks.append(lengths)
-
-    def column(self) -> Column:
-        """Return the column of all blocks."""
-        n = sum(map(len, self._blocks))
-        values = np.concatenate(self._blocks) if self._blocks else np.zeros(0, np.int64)
-        valid = self._valid(values)
-        if not valid.any():
-            return Column.build(self.type, None, n)
-        values = np.where(valid, values, values.dtype.type(0))
-        if self.type in (Type.INTS, Type.BYTES):
-            return lists(self.type, values, valid, np.concatenate(self._flat))
-        if self.type is Type.BOOL:
-            return Column(self.type, values.astype(np.bool_), valid)
-        return Column(
-            self.type, values, valid, tuple(text for text in self._codes if text is not None)
-        )
-
-    def _valid(self, values: Array) -> Mask:
-        if self.type is Type.FLOAT and len(values):
-            return np.asarray(values.view(np.uint64) != _NO_FLOAT_BITS)
-        return np.asarray(values != _NOT_THERE[self.type])
