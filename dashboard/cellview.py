@@ -76,6 +76,13 @@ class Cells:
         self.most = max((len(place.cells) for place in story.places), default=1) or 1
         self.rows, self.columns = 1, self.most
         self.look = self.moving = Look(bars=True, w=16, h=72)
+        # Messages that come to a slot of a place, and that leave it.
+        self.comes: dict[tuple[int, int], list[int]] = {}
+        self.leaves: dict[tuple[int, int], list[int]] = {}
+        for number, message in enumerate(story.messages):
+            for piece in () if message.local else message.pieces:
+                self.comes.setdefault((message.dst, piece.dst_slot), []).append(number)
+                self.leaves.setdefault((message.src, piece.src_slot), []).append(number)
         self.form = FORMS[1]
         self.middle_x = 640.0
         self.index_size = 14.0
@@ -289,6 +296,8 @@ class Cells:
         x, y = self.corner(spot, k, True)
         busy = self.busy(cell)
         size = self.index_size
+        if self.most > 10 and (spot.w - 2 * self.pad) / self.most < 1.3 * size:
+            return
         common: dict[str, Any] = {"font": "mono", "size": size, "anchor": "middle"}
         x, y = x + self.look.w / 2, y + self.look.h + 1.5 * size
         times = sorted({-FOREVER, FOREVER, *(t for span in busy for t in span)})
@@ -299,27 +308,17 @@ class Cells:
 
     def busy(self, cell: Cell) -> list[tuple[float, float]]:
         """Return when the chunk of a cell leaves it or comes to it."""
-        out = []
-        for number, message in enumerate(self.story.messages):
-            for piece in message.pieces:
-                leaves = (message.src, piece.src_slot) == (cell.place, cell.slot)
-                comes = (message.dst, piece.dst_slot) == (cell.place, cell.slot)
-                if (leaves or comes) and not message.local:
-                    out.append(self.pace.flights[number])
-        return out
+        at = (cell.place, cell.slot)
+        numbers = sorted({*self.comes.get(at, ()), *self.leaves.get(at, ())})
+        return [self.pace.flights[number] for number in numbers]
 
     def _cell(self, reel: Reel, cell: Cell, x: float, y: float) -> None:
         ref = reel.ref(kind="cell", rank=self.story.places[cell.place].rank, slot=cell.slot)
         reel.pick(x, y, self.look.w, self.look.full_h, ref)
         for change, span in zip(cell.changes, self.pace.spans(cell.changes), strict=True):
             put(reel, self.shapes(change), x, y, during=span)
-        for number, message in enumerate(self.story.messages):
-            if message.local:
-                continue
-            for piece in message.pieces:
-                if (message.dst, piece.dst_slot) == (cell.place, cell.slot):
-                    frame = arriving(self.look)
-                    put(reel, frame, x, y, during=self.pace.flights[number], z=2)
+        for number in self.comes.get((cell.place, cell.slot), ()):
+            put(reel, arriving(self.look), x, y, during=self.pace.flights[number], z=2)
 
     def shapes(self, change: Change) -> list[Shape]:
         """Return a cell's picture from one change on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import frame, words
+from . import frame, sentences, words
 from .cellview import Cells, Form
 from .film import FOREVER, Film
 from .gantt import Gantt
@@ -78,7 +78,7 @@ def build(story: Story) -> Film:
     frame.ground(reel)
     view = FullCells(story, pace)
     view.middle_x = STAGE.centre[0]
-    sentences = _header(reel, story, pace)
+    told = _header(reel, story, pace)
     frame.plate(reel, "stage", *STAGE, radius=10)
     _stage(reel, view)
     frame.plate(reel, "gantt", *GANTT, radius=10)
@@ -94,7 +94,7 @@ def build(story: Story) -> Film:
         pace,
         [_step_name(story, k) for k in range(len(story.steps))],
         [beat.phase for beat in story.steps],
-        sentences,
+        told,
     )
     return reel.film(
         size=(frame.W, frame.H),
@@ -147,7 +147,7 @@ def _header(reel: Reel, story: Story, pace: Pace) -> list[str]:
         first, last = k == 0, k == len(story.phases) - 1
         active = (-FOREVER if first else own[0][0], FOREVER if last else own[-1][1])
         _pill(reel, Box(836 + k * (w + 8), 16, w, 34), f"{k + 1}  {name}", active)
-    return [words.sentence(story, k, numbers=False) for k in range(n)]
+    return [sentences.sentence(story, k, numbers=False) for k in range(n)]
 
 
 def _pill(reel: Reel, box: Box, text: str, active: tuple[float, float]) -> None:
@@ -203,15 +203,15 @@ def _spoken(reel: Reel, view: FullCells, y: float, room: float) -> None:
     """Write what is going on, in the middle of the stage."""
     story, pace = view.story, view.pace
     n = len(story.steps)
-    said = [(words.intro(story, numbers=False), -FOREVER, pace.steps[0][0] if n else FOREVER)]
+    said = [(sentences.intro(story, numbers=False), -FOREVER, pace.steps[0][0] if n else FOREVER)]
     for k, span in enumerate(pace.steps):
-        text = words.sentence(story, k, numbers=False)
+        text = sentences.sentence(story, k, numbers=False)
         if said[-1][0] == text:
             said[-1] = (text, said[-1][1], span[1])
         else:
             said.append((text, *span))
     if n:
-        said.append((words.done(story, numbers=False), pace.end_s, FOREVER))
+        said.append((sentences.done(story, numbers=False), pace.end_s, FOREVER))
     for text, start, end in said:
         size = min(15.0, 15 * room / text_width(text, 15, 500))
         reel.text(STAGE.centre[0], y, text, size=max(size, 11), weight=500, fill="text",

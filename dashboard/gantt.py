@@ -8,11 +8,11 @@ from typing import Any
 from . import words
 from .film import FOREVER, MOTION
 from .layout import Box
-from .pace import Pace
+from .pace import Pace, seen
 from .reel import Reel
 from .scene import film_s
 from .story import Mark, Message, Story
-from .theme import N_RAMP
+from .tiles import share_token
 
 HEAD = 34.0  # above the rows
 FOOT = 26.0  # below them, for the axis
@@ -40,7 +40,8 @@ class Gantt:
 
     def x(self, ns: float) -> float:
         """Return where a trace time lies."""
-        return self.x0 + (self.x1 - self.x0) * ns / max(self.story.duration_ns, 1)
+        share = seen(self.story) * ns / max(self.story.duration_ns, 1)
+        return self.x0 + (self.x1 - self.x0) * share
 
     def draw(self, reel: Reel) -> None:
         """Draw all."""
@@ -152,16 +153,17 @@ class Gantt:
         who = message.pieces[0].payload.who
         if who is None or self.story.n <= 2:
             return "fill2"
-        return f"fill{round((len(who) - 1) / (self.story.n - 2) * (N_RAMP - 1))}"
+        return share_token(len(who), self.story.n)
 
     def _playhead(self, reel: Reel) -> None:
         clock = self.pace.clock
         start, end = film_s(clock, 0), film_s(clock, clock.ns[-1])
+        last = self.x(self.story.duration_ns)
         top, bottom = self.box.y + 30, self.box.bottom - FOOT + 2
         for a, b, during in (
             (self.x0, self.x0, (-FOREVER, start)),
-            (self.x0, self.x1, (start, end)),
-            (self.x1, self.x1, (end, FOREVER)),
+            (self.x0, last, (start, end)),
+            (last, last, (end, FOREVER)),
         ):
             style: dict[str, Any] = {"during": during, "ease": False, "layer": MOTION, "z": 4}
             reel.line(a, top, a, bottom, to=(b, top, b, bottom), stroke="ink", width=1.6, **style)

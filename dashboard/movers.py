@@ -205,7 +205,9 @@ class Movers:
                 up = -h / 2 - 1.15 * size  # the other way runs above
             # It stays between the cards, whose names it would cover.
             low, high = sorted((route[0][0], route[-1][0]))
-            half = min(text_width(text, size, 600) / 2, (high - low) / 2)
+            half = text_width(text, size, 600) / 2
+            if 2 * half > high - low:
+                return
             ax, bx = (min(max(x, low + half), high - half) for x in (ax, bx))
             reel.text(ax, ay - up, text, to=(bx, by - up), anchor="middle", **style)
             return

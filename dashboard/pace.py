@@ -77,6 +77,11 @@ def clock_of(s: Sequence[float], ns: Sequence[float], duration_ns: int, finer: i
     return Clock(tuple(s), tuple(ns), unit, unit_ns, decimals)
 
 
+def seen(story: Story) -> float:
+    """Return the share of a time axis that was recorded: less than 1 where messages have no end."""
+    return 0.87 if any(message.t_end_ns is None for message in story.messages) else 1.0
+
+
 def linear(story: Story, *, length_s: float) -> Pace:
     """Return a pace that is linear in the trace's time.
 
@@ -84,7 +89,7 @@ def linear(story: Story, *, length_s: float) -> Pace:
         story: The call.
         length_s: How long the call itself takes on the screen.
     """
-    scale = length_s / max(story.duration_ns, 1)
+    scale = length_s * seen(story) / max(story.duration_ns, 1)
     end = HOLD_S + length_s
 
     def film(t_ns: int) -> float:
@@ -96,7 +101,8 @@ def linear(story: Story, *, length_s: float) -> Pace:
         (film(m.t_start_ns), film(m.t_end_ns) if m.t_end_ns is not None else end + HOLD_S)
         for m in story.messages
     )
-    clock = clock_of([HOLD_S, end], [0.0, float(story.duration_ns)], story.duration_ns, 1)
+    over = HOLD_S + length_s * seen(story)
+    clock = clock_of([HOLD_S, over], [0.0, float(story.duration_ns)], story.duration_ns, 1)
     return Pace(steps, flights, end, end + HOLD_S, clock)
 
 

@@ -29,6 +29,12 @@ class Part:
     reduce: int | None = None
     size_bytes: int | None = None
 
+    def slots(self) -> list[tuple[int, int]]:
+        """Return (source slot, destination slot) of each slot that it moves."""
+        src = self.src_slot if self.src_slot is not None else self.dst_slot or 0
+        dst = self.dst_slot if self.dst_slot is not None else src
+        return [(src + k, dst + k) for k in range(self.n_slots)]
+
 
 @dataclass(slots=True)
 class Flight:
@@ -44,6 +50,12 @@ class Flight:
     parts: dict[int, Part] = field(default_factory=dict)
 
 
+_READ = (
+    "kind", "place", "rank", "group_rank", "peer", "peer_group_rank", "message", "channel", "part",
+    "slot", "n_slots", "reduces", "step", "size_bytes", "t_issue_ns", "t_start_ns", "t_end_ns",
+)  # fmt: skip
+
+
 def flights(trace: Trace, rows: Sequence[int], rank_of: dict[int, int]) -> list[Flight]:
     """Return the messages in the given event rows, in order of (step, start, src).
 
@@ -54,11 +66,12 @@ def flights(trace: Trace, rows: Sequence[int], rank_of: dict[int, int]) -> list[
     """
     found: dict[tuple[int, int, int, int], Flight] = {}
     local = 0
-    for row in rows:
-        cells = trace.events.row(int(row))
-        kind = cells["kind"]
+    columns = {name: trace.events[name].take(list(rows)).to_list() for name in _READ}
+    for k, row in enumerate(rows):
+        kind = columns["kind"][k]
         if kind not in (Kind.SEND, Kind.RECV, Kind.REDUCE, Kind.COPY):
             continue
+        cells = {name: column[k] for name, column in columns.items() if column[k] is not None}
         place = cells.get("place", cells.get("group_rank", rank_of.get(cells.get("rank", 0), 0)))
         peer = cells.get("peer_group_rank", rank_of.get(cells.get("peer", -1), place))
         src, dst = (place, peer) if kind == Kind.SEND else (peer, place)

@@ -6,7 +6,7 @@ Where only the call is known, `textbook` draws it instead.
 
 from __future__ import annotations
 
-from . import frame, words
+from . import frame, sentences, words
 from .cellview import Cells
 from .film import FOREVER, Film
 from .frame import STAGE
@@ -35,7 +35,7 @@ def build(story: Story) -> Film:
     view = Cells(story, pace)
     found = family(story)
     layout = _tree(view, found) if found is not None else _ring(view)
-    sentences = _words(reel, story, pace, numbers=view.numbers or view.names)
+    told = _words(reel, story, pace, numbers=view.numbers or view.names)
     frame.plate(reel, "stage", *STAGE)
     view.draw(reel, layout, framed=found is None)
     Movers(view, layout, lifts=found is not None).draw(reel)
@@ -46,7 +46,7 @@ def build(story: Story) -> Film:
         pace,
         [_step_name(story, k) for k in range(len(story.steps))],
         [beat.phase for beat in story.steps],
-        sentences,
+        told,
     )
     return reel.film(
         size=(frame.W, frame.H),
@@ -86,7 +86,7 @@ def _step_name(story: Story, k: int) -> str:
 def _words(reel: Reel, story: Story, pace: Pace, *, numbers: bool) -> list[str]:
     """Draw header and caption; return each step's sentence."""
     n = len(story.steps)
-    sentences = [words.sentence(story, k, numbers=numbers) for k in range(n)]
+    told = [sentences.sentence(story, k, numbers=numbers) for k in range(n)]
     progress = [(words.plural(n, "step"), -FOREVER, pace.steps[0][0] if n else FOREVER)]
     for k, (start, end) in enumerate(pace.steps):
         progress.append((_step_name(story, k), start, end if k < n - 1 else FOREVER))
@@ -97,16 +97,18 @@ def _words(reel: Reel, story: Story, pace: Pace, *, numbers: bool) -> list[str]:
         first, last = k == 0, k == len(story.phases) - 1
         start = -FOREVER if first else own[0][0]
         phases.append((name, start, FOREVER if last else own[-1][1]))
-    spoken = [(words.intro(story, numbers=numbers), -FOREVER, pace.steps[0][0] if n else FOREVER)]
-    for text, (start, end) in zip(sentences, pace.steps, strict=True):
+    spoken = [
+        (sentences.intro(story, numbers=numbers), -FOREVER, pace.steps[0][0] if n else FOREVER)
+    ]
+    for text, (start, end) in zip(told, pace.steps, strict=True):
         if spoken[-1][0] == text:
             spoken[-1] = (text, spoken[-1][1], end)
         else:
             spoken.append((text, start, end))
     if n:
-        spoken.append((words.done(story, numbers=numbers), pace.end_s, FOREVER))
+        spoken.append((sentences.done(story, numbers=numbers), pace.end_s, FOREVER))
     frame.caption(reel, phases, spoken)
-    return sentences
+    return told
 
 
 def _bar(reel: Reel, story: Story, pace: Pace) -> None:

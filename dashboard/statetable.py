@@ -60,12 +60,9 @@ class StateTable:
         pace = self.view.pace
         for change, span in zip(cell.changes, pace.spans(cell.changes), strict=True):
             self._look(reel, change, (x, y, w, h), span)
-        for number, message in enumerate(self.story.messages):
-            for piece in message.pieces:
-                goal = (message.dst, piece.dst_slot)
-                if goal == (cell.place, cell.slot) and not message.local:
-                    reel.rect(x, y, w, h, stroke="ink", width=1.6, dash=(3.5, 2.5), radius=4,
-                              during=pace.flights[number], z=2)  # fmt: skip
+        for number in self.view.comes.get((cell.place, cell.slot), ()):
+            reel.rect(x, y, w, h, stroke="ink", width=1.6, dash=(3.5, 2.5), radius=4,
+                      during=pace.flights[number], z=2)  # fmt: skip
 
     def _look(
         self, reel: Reel, change: Change, box: tuple[float, float, float, float], span: Span
@@ -130,7 +127,7 @@ def flight(reel: Reel, view: Cells, box: Box) -> None:
             f"{size_text(sizes[0])} to {size_text(sizes[-1])}")  # fmt: skip
         reel.text(box.right - 16, box.y + 22, words.each(text), size=11, fill="muted", anchor="end")
     pitch = min(17.5, (box.h - 38) / max(len(story.places), 1))
-    if pitch < 9:
+    if pitch < 7.5:
         return
     for row, place in enumerate(story.places):
         y = box.y + 44 + row * pitch

@@ -13,14 +13,12 @@ import numpy as np
 from ..errors import ScheduleError
 from ..sim.schedule import Schedule
 from ..sim.topology import Topology
-from ..traces.schema import Kind, Role, Status, When
+from ..traces.schema import Kind, Role, Status
 from ..traces.trace import Call, Trace
 from .holdings import Slot, cells, replay
-from .pairing import Flight, Part, flights, levels
-from .story import Beat, Cell, Change, Content, Mark, Message, Piece, Place, Story, Values
-
-# More numbers than this are not kept: no view shows them.
-MOST_VALUES = 4096
+from .pairing import Flight, flights, levels
+from .recorded import Recorded
+from .story import Beat, Cell, Change, Content, Mark, Message, Piece, Place, Story
 
 
 class Telling:
@@ -34,6 +32,7 @@ class Telling:
         self.index = _find(self.calls, call)
         self.call = self.calls[self.index]
         self.topology = topology
+        self.recorded = Recorded(trace)
         events = trace.events
         rows = events["group"].where(self.call.group) | events["group"].where(None)
         rows &= events["coll_seq"].where(self.call.coll_seq)
@@ -100,10 +99,11 @@ class Telling:
 
     def _hosts(self) -> tuple[str, ...]:
         names: dict[int, str] = {}
-        for row in self.rows:
-            cells = self.trace.events.row(row)
-            if cells.get("host") and cells.get("rank") in self.group_rank:
-                names.setdefault(self.group_rank[cells["rank"]], cells["host"])
+        hosts = self.trace.events["host"]
+        for row in self.calling:
+            place = self._place_of(row)
+            if hosts[row] is not None and place is not None:
+                names.setdefault(place, hosts[row])
         return tuple(names[k] for k in range(self.n)) if len(names) == self.n else ()
 
     def _topology(self) -> Topology | None:
@@ -176,13 +176,17 @@ class Telling:
     def _steps(self) -> list[int]:
         return sorted({flight.step or 0 for flight in self.flights})
 
+    @cached_property
+    def _step_index(self) -> dict[int, int]:
+        return {step: k for k, step in enumerate(self._steps)}
+
     def _moves(self) -> list[list[tuple[int, Slot, Slot, bool]]]:
         steps: list[list[tuple[int, Slot, Slot, bool]]] = [[] for _ in self._steps]
         for number, flight in enumerate(self.flights):
             for part in flight.parts.values():
-                for src, dst in _slots(part):
+                for src, dst in part.slots():
                     move = (number, (flight.src, src), (flight.dst, dst), part.reduces)
-                    steps[self._steps.index(flight.step or 0)].append(move)
+                    steps[self._step_index[flight.step or 0]].append(move)
         return steps
 
     @cached_property
@@ -216,7 +220,7 @@ class Telling:
 
     def _fill(self, held: dict[Slot, Content], place: int, slots: list[Slot], role: Role) -> None:
         """Enter the values of a rank's tensor into the slots that it is made of."""
-        values = self._tensor(place, role)
+        values = self.recorded.tensor(self._row_of.get(place), role)
         if values is None or not slots:
             return
         pieces = np.array_split(np.asarray(values), len(slots))
@@ -224,101 +228,36 @@ class Telling:
             content = held[slot]
             held[slot] = Content(content.chunk, content.who, tuple(piece.tolist()))
 
-    def _first(self, place: int, role: Role) -> tuple[Values | None, int | None]:
-        """Return a rank's tensor, or its first values, and how many elements it has."""
-        row = self._row_of(place)
-        if row is None:
-            return None, None
-        when = When.BEFORE if role is Role.INPUT else When.AFTER
-        states = self._states(row, when, role, None)
-        shapes = [self.trace.states["shape"][state] for state in states]
-        known = bool(shapes) and all(shape is not None for shape in shapes)
-        size = sum(int(np.prod(shape)) for shape in shapes) if known else None
-        whole = self._tensor(place, role)
-        if whole is not None or not states:
-            return whole, len(whole) if whole is not None else size
-        some = self.trace.values(states[0])
-        if some is None or np.iscomplexobj(some):
-            return None, size
-        return tuple(some.reshape(-1)[:16].tolist()), size
+    def _place_of(self, row: int) -> int | None:
+        """Return the group_rank of a collective row; None where it has no rank."""
+        place, rank = (self.trace.events[name][row] for name in ("group_rank", "rank"))
+        return self.group_rank.get(rank) if place is None else int(place)
 
-    def _tensor(self, place: int, role: Role) -> Values | None:
-        row = self._row_of(place)
-        if row is None:
-            return None
-        when = When.BEFORE if role is Role.INPUT else When.AFTER
-        parts = [self._values(state) for state in self._states(row, when, role, None)]
-        if not parts or any(part is None for part in parts):
-            return None
-        return tuple(v for part in parts if part is not None for v in part)
-
-    def _row_of(self, place: int) -> int | None:
-        column, ranks = self.trace.events["group_rank"], self.trace.events["rank"]
+    @cached_property
+    def _row_of(self) -> dict[int, int]:
+        """The collective row of each place that called."""
+        rows: dict[int, int] = {}
         for row in self.calling:
-            at = column[row]
-            if (self.group_rank.get(ranks[row]) if at is None else at) == place:
-                return row
-        return None
+            place = self._place_of(row)
+            if place is not None:
+                rows.setdefault(place, row)
+        return rows
 
-    # States.
-
-    def _states(self, row: int, when: When, role: Role, index: int | None) -> list[int]:
-        event = self.trace.states["event"].values
-        first, last = np.searchsorted(event, [row, row + 1])
-        states = self.trace.states
-        return [
-            s
-            for s in range(int(first), int(last))
-            if states["when"][s] == when
-            and states["role"][s] == role
-            and (index is None or states["index"][s] == index)
-        ]
-
-    def _values(self, state: int) -> Values | None:
-        shape = self.trace.states["shape"][state]
-        if shape is not None and int(np.prod(shape)) > MOST_VALUES:
-            return None
-        values = self.trace.values(state)
-        if values is None or np.iscomplexobj(values):
-            return None
-        if shape is not None and values.size != int(np.prod(shape)):
-            return None
-        return tuple(values.reshape(-1).tolist())
-
-    def _recorded(self, number: int, dst: Slot, what: str) -> Content:
+    def _said(self, number: int, dst: Slot, what: str) -> Content:
         """Return what the trace says of one slot of a message."""
-        flight = self.flights[number]
-        for part in flight.parts.values():
-            pairs = _slots(part)
-            at = [k for k, (_, slot) in enumerate(pairs) if slot == dst[1]]
-            if not at:
-                continue
-            for row, when, role in _where(part, what):
-                if row is None:
-                    continue
-                for state in self._states(row, when, role, None):
-                    return self._content(state, at[0], len(pairs))
-        return Content()
-
-    def _content(self, state: int, k: int, n_slots: int) -> Content:
-        contributors = self.trace.states["contributors"][state]
-        who = None if contributors is None else frozenset(contributors)
-        values = self._values(state)
-        if values is not None and n_slots > 1:
-            values = tuple(np.array_split(np.asarray(values), n_slots)[k].tolist())
-        return Content(None, who, values)
+        return self.recorded.content(self.flights[number], dst[1], what)
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """The messages and what they carry."""
-        found = replay(self.start, self._moves(), self._recorded)
+        found = replay(self.start, self._moves(), self._said)
         out = []
         for number, flight in enumerate(self.flights):
             parts = [flight.parts[k] for k in sorted(flight.parts)]
             pieces = tuple(
                 Piece(src, dst, *found[number, (flight.dst, dst)])
                 for part in parts
-                for src, dst in _slots(part)
+                for src, dst in part.slots()
             )
             sizes = [part.size_bytes for part in parts if part.size_bytes is not None]
             start = self._since(flight.t_start_ns)
@@ -327,7 +266,7 @@ class Telling:
                 Message(
                     src=flight.src,
                     dst=flight.dst,
-                    step=self._steps.index(flight.step or 0),
+                    step=self._step_index[flight.step or 0],
                     pieces=pieces,
                     reduces=any(part.reduces for part in parts),
                     t_start_ns=start if start is not None else end or 0,
@@ -350,10 +289,10 @@ class Telling:
         events = self.trace.events
         out = []
         for place in [*range(self.n), *sorted(helpers)]:
-            row = self._row_of(place)
+            row = self._row_of.get(place)
             site = None if row is None else events["site"][row]
-            inputs, n_in = self._first(place, Role.INPUT)
-            outputs, n_out = self._first(place, Role.OUTPUT)
+            inputs, n_in = self.recorded.first(row, Role.INPUT)
+            outputs, n_out = self.recorded.first(row, Role.OUTPUT)
             lengths = [k for k in (n_in, n_out) if k is not None]
             out.append(
                 Place(
@@ -378,7 +317,7 @@ class Telling:
         for place in range(self.n):
             mine = [cell for cell in drawn if cell.place == place]
             done = [cell for cell in mine if cell.changes[-1].mark is Mark.COMPLETE]
-            outputs = self._tensor(place, Role.OUTPUT)
+            outputs = self.recorded.tensor(self._row_of.get(place), Role.OUTPUT)
             sizes = [len(cell.changes[-1].content.values or ()) for cell in done]
             if outputs is not None and sum(sizes) == len(outputs):
                 pieces = np.split(np.asarray(outputs), np.cumsum(sizes)[:-1])
@@ -441,18 +380,3 @@ def _find(calls: Sequence[Call], call: Call | int | None) -> int:
 
 def _step_of(messages: Sequence[Message]) -> Any:
     return lambda k: messages[k].step
-
-
-def _slots(part: Part) -> list[tuple[int, int]]:
-    """Return (source slot, destination slot) of each slot that a part moves."""
-    src = part.src_slot if part.src_slot is not None else part.dst_slot or 0
-    dst = part.dst_slot if part.dst_slot is not None else src
-    return [(src + k, dst + k) for k in range(part.n_slots)]
-
-
-def _where(part: Part, what: str) -> tuple[tuple[int | None, When, Role], ...]:
-    """Return the (event row, when, role) at which a trace may have kept a content."""
-    if what == "payload":
-        return ((part.send, When.BEFORE, Role.PAYLOAD), (part.recv, When.AFTER, Role.PAYLOAD))
-    when = When.BEFORE if what == "before" else When.AFTER
-    return ((part.reduce, when, Role.SLOT), (part.recv, when, Role.SLOT))

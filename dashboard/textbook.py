@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from . import frame, words
+from . import frame, sentences, words
 from .film import FOREVER, Film, Step
 from .frame import STAGE
 from .layout import Box, slanting
@@ -96,10 +96,10 @@ class Textbook:
         frame.ground(reel)
         name = f"Call {story.call + 1} of {len(story.calls)}"
         frame.header(reel, story, [(name, -FOREVER, FOREVER)])
-        sentence = words.textbook(story)
+        sentence = sentences.textbook(story)
         spoken = [(sentence, -FOREVER, FOREVER if story.finished else self.pace.end_s)]
         if not story.finished:
-            spoken.append((words.unfinished(story), self.pace.end_s, FOREVER))
+            spoken.append((sentences.unfinished(story), self.pace.end_s, FOREVER))
         frame.caption(reel, [], spoken)
         frame.plate(reel, "stage", *STAGE)
         if self.one_giver:
@@ -277,7 +277,10 @@ class Textbook:
         size = 18.0
         whole = text_width(where + code, 1, font="mono")
         if whole * size + 17 > room:
-            size = max(16.0, (room - 17) / max(whole, 1))
+            # The code says more than the name of its file.
+            where = words.line(where)
+            whole = text_width(where + code, 1, font="mono")
+            size = min(18.0, max(16.0, (room - 17) / max(whole, 1)))
         where = fit(where, room * 0.6, size, font="mono")
         x = card.x + 20 + text_width(where, size, font="mono") + 17
         self.reel.text(card.x + 20, y, where, size=size, font="mono", fill="muted")

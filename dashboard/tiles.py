@@ -15,7 +15,10 @@ from typing import Any
 
 from .reel import Reel, Span
 from .story import Mark
-from .theme import edge, hue, ink_edge
+from .theme import N_RAMP, edge, hue, ink_edge
+
+# A bar has a stripe a rank up to so many ranks.
+MOST_STRIPES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,11 @@ class Shape:
     text: str = ""
     points: tuple[tuple[float, float], ...] = ()
     z: int = 0
+
+
+def share_token(k: int, n: int) -> str:
+    """Return the token of a grey that grows with the share k of n."""
+    return f"fill{min(round((k - 1) / max(n - 2, 1) * (N_RAMP - 1)), N_RAMP - 1)}"
 
 
 def put(
@@ -214,8 +222,18 @@ def _stripes(
     """Return the hues of a bar: slot k, rank 0 at the bottom, is filled if rank k is in."""
     if not reduces:
         return [patch(x, y, w, h, min(who), on_ink=on_ink, radius=1.5)] if who else []
+    if n > MOST_STRIPES:
+        # Too many to tell apart: how many are in shows as lightness.
+        return [Shape("rect", (x, y, w, h), {"fill": share_token(len(who), n), "radius": 1})]
     gap = 2.0 if h / n > 7 else 1.0
     tall = (h - (n - 1) * gap) / n
+    if tall < 4:
+        # Edges would leave no colour.
+        return [
+            Shape("rect", (x, y + h - (k + 1) * (tall + gap) + gap, w, tall), {"fill": hue(k)})
+            for k in range(n)
+            if k in who
+        ]
     return [
         patch(x, y + h - (k + 1) * tall - k * gap, w, tall, k, on_ink=on_ink, radius=1.5)
         for k in range(n)
