@@ -282,7 +282,7 @@ class Cells:
         if self.framed:
             y = spot.y + self.form.title_y
             room = spot.w - 2 * self.pad - 0.72 * size - 9 - name - 12
-            return spot.right - self.pad, y + 9, min(26.0, room / em), "end"
+            return spot.right - self.pad, y + 0.37 * size, min(1.1 * size, room / em), "end"
         y = spot.y + self.look.h / 2 + 9
         x = spot.right + 14 + 16 + 9 + text_width(words.rank(7, 7), 22, 700) + 20
         if (size := min(26.0, (1228 - x) / em)) >= 20:

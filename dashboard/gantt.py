@@ -112,19 +112,35 @@ class Gantt:
         ref = reel.ref(**words.message_ref(self.story, message))
         reel.pick(x, y, w, h, ref)
         style: dict[str, Any] = {"radius": min(2.5, h / 3)}
+        fill = self._fill(message)
         reel.rect(x, y, w, h, fill="track", during=(-FOREVER, start), **style)
-        reel.rect(x, y, 0, h, to=(x, y, w, h), during=(start, end), ease=False, fill=self._fill(
-            message), layer=MOTION, z=1, **style)  # fmt: skip
         if open_end:
-            # Nobody saw the end: the bar stays open at the edge.
-            reel.rect(x, y, w, h, fill=self._fill(message), during=(end, FOREVER), **style)
-            edge = [(x + w, y), (x, y), (x, y + h), (x + w, y + h)]
-            reel.poly(edge, stroke="ink", width=1.3, during=(start, FOREVER), layer=MOTION, z=2)
-        else:
-            reel.rect(x, y, w, h, stroke="ink", width=1.3, during=(start, end), layer=MOTION, z=2,
-                      **style)  # fmt: skip
-            reel.rect(x, y, w, h, fill=self._fill(message), during=(end, FOREVER), **style)
+            self._open(reel, (x, y, w, h), start, fill, style)
+            return
+        reel.rect(x, y, 0, h, to=(x, y, w, h), during=(start, end), ease=False, fill=fill,
+                  layer=MOTION, z=1, **style)  # fmt: skip
+        reel.rect(x, y, w, h, stroke="ink", width=1.3, during=(start, end), layer=MOTION, z=2,
+                  **style)  # fmt: skip
+        reel.rect(x, y, w, h, fill=fill, during=(end, FOREVER), **style)
         self._label(reel, message, (x, y, w, h), start, end)
+
+    def _open(
+        self,
+        reel: Reel,
+        box: tuple[float, float, float, float],
+        start: float,
+        fill: str,
+        style: dict[str, Any],
+    ) -> None:
+        """Draw a bar whose end nobody saw: filled as far as was recorded, open at the edge."""
+        x, y, w, h = box
+        over = film_s(self.pace.clock, self.pace.clock.ns[-1])
+        known = (x, y, max(self.x(self.story.duration_ns) - x, 0.0), h)
+        reel.rect(x, y, 0, h, to=known, during=(start, over), ease=False, fill=fill,
+                  layer=MOTION, z=1, **style)  # fmt: skip
+        reel.rect(*known, fill=fill, during=(max(start, over), FOREVER), **style)
+        edge = [(x + w, y), (x, y), (x, y + h), (x + w, y + h)]
+        reel.poly(edge, stroke="ink", width=1.3, during=(start, FOREVER), layer=MOTION, z=2)
 
     def _label(
         self, reel: Reel, message: Message, box: tuple[float, ...], start: float, end: float

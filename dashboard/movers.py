@@ -171,6 +171,8 @@ class Movers:
         if over < end:
             leg = (way[-1], way[-1], (over, end), False)
             self._leg(reel, shapes, (w, h), leg, None, ref)
+            if self.labels:
+                self._label(reel, message, (w, h), leg)
 
     def _leg(
         self,

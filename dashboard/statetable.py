@@ -180,6 +180,9 @@ def _row(reel: Reel, view: Cells, box: Box, y: float, message: Message, span: Sp
         reel.text(box.x + 206, y, words.of(len(who), story.n), size=11, font="mono", fill="text",
                   during=span)  # fmt: skip
     x, w = box.x + 268, box.right - 16 - (box.x + 268)
+    if message.t_end_ns is None:
+        reel.text(x, y, words.NO_END, size=11, fill="muted", during=span)
+        return
     reel.rect(x, y - 6, w, 4, fill="track", radius=2, during=span)
     reel.rect(x, y - 6, 0, 4, to=(x, y - 6, w, 4), during=span, ease=False, fill="ink", radius=2,
               z=1)  # fmt: skip

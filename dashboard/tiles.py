@@ -243,7 +243,7 @@ def _stripes(
 
 def arriving(look: Look) -> list[Shape]:
     """Return the dashed frame around a cell that something is on its way to."""
-    air = 5.0 if not look.bars else 4.0
+    air = 4.0 if look.bars else 5.0 if look.h > 36 else 3.5
     style = {
         "stroke": "ink", "width": 2.25 if not look.bars else 2, "radius": 9 if not look.bars else 6,
         "dash": (6, 4.5) if not look.bars else (4.5, 3),
