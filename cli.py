@@ -18,6 +18,7 @@ from .console import Commands, Size, print_summary, print_table, unused
 from .units import format_Bps, format_bytes, format_ns
 
 if TYPE_CHECKING:
+    from .sim.order import Policy
     from .sim.spec import Spec
     from .traces.trace import Trace
 
@@ -308,7 +309,7 @@ def list_(collective: str | None, as_json: bool) -> None:
     help="Order to look for deadlocks in.",
 )
 @as_json
-def verify(schedule: str, ranks: int, root: int | None, policy: str, as_json: bool) -> None:
+def verify(schedule: str, ranks: int, root: int | None, policy: Policy, as_json: bool) -> None:
     """Check a schedule symbolically.
 
     SCHEDULE is a text file, COLLECTIVE:ALGORITHM[:RANKS] or FILE.py:FUNCTION.
@@ -333,8 +334,8 @@ def verify(schedule: str, ranks: int, root: int | None, policy: str, as_json: bo
             click.echo(f"{finding.code}: {finding.message}")
         click.echo(f"{name}: {len(findings)} finding{'s' * (len(findings) > 1)}")
     else:
-        steps, rows = plan.n_steps, len(plan)
-        click.echo(f"{name}: valid ({rows} transfers in {steps} steps, policy {policy})")
+        plan_size = f"{len(plan)} transfers in {plan.n_steps} steps"
+        click.echo(f"{name}: valid ({plan_size}, policy {policy})")
     sys.exit(0 if all(f.harmless for f in findings) else 1)
 
 

@@ -38,7 +38,7 @@ def fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """A number of bytes, such as 64MiB, 1e9 or 16."""
 
     name = "size"
@@ -66,7 +66,7 @@ def print_summary(what: str, result: str, path: Path, following: str, *, err: bo
         click.echo(line, err=err)
 
 
-def print_table(header: Sequence[str], rows: list[tuple[str, ...]]) -> None:
+def print_table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table without its empty columns."""
     from rich.console import Console
     from rich.table import Table

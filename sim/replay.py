@@ -171,7 +171,7 @@ class Replay:
             return ()
         return _critical_path(self._work, self._times)
 
-    def trace(self, inputs: Sequence[npt.ArrayLike] | None = None, op: str = "SUM") -> Trace:
+    def trace(self, inputs: Sequence[npt.ArrayLike | None] | None = None, op: str = "SUM") -> Trace:
         """Return the replay as a trace of events and states.
 
         Args:

@@ -18,6 +18,7 @@ from ..units import format_bytes, parse_bytes
 from .bind import BoundSchedule
 from .collectives import collective
 from .library import resolve
+from .order import Policy
 from .replay import Replay, simulate
 from .schedule import Schedule
 from .topology import parse as parse_topology
@@ -56,7 +57,7 @@ class Spec:
     op: str = "SUM"
     root: int | None = None
     topology: str | None = None
-    policy: str = "dataflow"
+    policy: Policy = "dataflow"
 
     def schedule(self) -> Schedule:
         """Return the plan.

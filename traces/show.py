@@ -127,8 +127,8 @@ def what(event: dict[str, Any]) -> str:
     if kind == Kind.SEND:
         return "send" if peer is None else f"send to {peer}"
     if kind == Kind.RECV:
-        words = "recv" if peer is None else f"recv from {peer}"
-        return f"{words}, added" if event.get("reduces") else words
+        received = "recv" if peer is None else f"recv from {peer}"
+        return f"{received}, added" if event.get("reduces") else received
     if kind == Kind.REDUCE:
         return f"reduce {event.get('reduce_op', '')}".rstrip()
     if kind == Kind.COLLECTIVE:
