@@ -60,11 +60,10 @@ class StateTable:
         named = np.array([seq for seq, _ in states], np.int64)
         found = named if are_rows else lookup(named, seqs)
         if (found < 0).any():
-            self._notes.append(
-                f"{sum(len(states[at][1]) for at in np.flatnonzero(found < 0))} states are left "
-                "out: their event is damaged or missing"
-            )
-            states = [states[at] for at in np.flatnonzero(found >= 0)]
+            is_lost = (found < 0).tolist()
+            lost = sum(len(items) for (_, items), gone in zip(states, is_lost) if gone)
+            self._notes.append(f"{lost} states are left out: their event is damaged or missing")
+            states = [state for state, gone in zip(states, is_lost) if not gone]
             found = found[found >= 0]
         counts = np.array([len(items) for _, items in states], np.int64)
         self._event.append(np.repeat(found if are_rows else found + start, counts))
