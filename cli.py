@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .console import Commands, Size, print_summary, print_table, unused
+from .console import Commands, parse_size, print_summary, print_table, unused
 from .units import format_Bps, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -45,7 +45,13 @@ algorithm = click.option(
     help="Name (see `chunkscope list`), FILE.py:FUNCTION, PACKAGE.MODULE:FUNCTION or a text file.",
 )
 ranks = click.option("-n", "--ranks", type=int, default=4, show_default=True)
-size = click.option("--bytes", "size_bytes", type=Size(), help="Whole data, as 64MiB, 1e9 or 16.")
+size = click.option(
+    "--bytes",
+    "size_bytes",
+    metavar="SIZE",
+    callback=parse_size,
+    help="Whole data, as 64MiB, 1e9 or 16.",
+)
 topology = click.option("--topology", metavar="TEXT", help="Such as ring:100GB/s,1us or star.")
 output = click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")

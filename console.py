@@ -38,17 +38,12 @@ def fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
-class Size(click.ParamType[int]):
-    """A number of bytes, such as 64MiB, 1e9 or 16."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the bytes."""
-        try:
-            return value if isinstance(value, int) else parse_bytes(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def parse_size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Return the bytes in an option's text, such as 64MiB; a click callback."""
+    try:
+        return None if value is None else parse_bytes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def unused(path: Path) -> Path:
