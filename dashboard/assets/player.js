@@ -229,6 +229,8 @@
       context.setTransform(1, 0, 0, 1, 0, 0);
       context.clearRect(0, 0, this.canvases[layer].width, this.canvases[layer].height);
       context.setTransform(ratio, 0, 0, ratio, -this.crop.x * ratio, -this.crop.y * ratio);
+      context.lineJoin = "miter";
+      this.worn = -1;
       const c = this.film.columns;
       for (const row of this.rows[layer]) {
         if (c.t0[row] <= t && t < c.t1[row]) this.prim(context, row, t);
@@ -236,28 +238,49 @@
       context.globalAlpha = 1;
     }
 
-    prim(context, row, t) {
+    /* Set the context to a style; what is set is remembered, since setting is what costs. */
+    dress(context, index) {
       const { film, palette } = this;
-      const c = film.columns;
-      const p = progress(c, row, t);
-      const style = film.styles[c.style[row]];
-      const [x, y, w, h] = geometry(c, row, p, this.out);
+      const style = film.styles[index];
       const fill = style.fill === null ? null : palette[style.fill];
-      const stroke = style.stroke === null ? null : palette[style.stroke];
+      const stroke = style.stroke === null || !style.width ? null : palette[style.stroke];
+      if (fill) context.fillStyle = fill;
+      if (stroke) {
+        context.strokeStyle = stroke;
+        context.lineWidth = style.width;
+        context.lineCap = style.cap;
+        context.setLineDash(style.dash);
+      }
+      if (style.size) {
+        context.font = `${style.weight} ${style.size}px "${film.fonts[style.font]}"`;
+        context.textAlign = ANCHORS[style.anchor];
+      }
+      this.worn = index;
+      this.paintsFill = Boolean(fill);
+      this.paintsStroke = Boolean(stroke);
+      this.closes = style.fill !== null;
+      this.radius = style.radius;
+    }
+
+    prim(context, row, t) {
+      const c = this.film.columns;
+      const p = progress(c, row, t);
+      if (c.style[row] !== this.worn) this.dress(context, c.style[row]);
+      const [x, y, w, h] = geometry(c, row, p, this.out);
       context.globalAlpha = between(c.opacity, 2 * row, 1, p);
       const kind = c.kind[row];
       if (kind === TEXT || kind === CLOCK) {
-        if (!fill) return;
-        context.fillStyle = fill;
-        context.font = `${style.weight} ${style.size}px "${film.fonts[style.font]}"`;
-        context.textAlign = ANCHORS[style.anchor];
-        context.fillText(textOf(film, row, t), x, y);
+        if (this.paintsFill) context.fillText(textOf(this.film, row, t), x, y);
+        return;
+      }
+      if (kind === RECT && (w <= 0 || h <= 0)) return;
+      if (kind === RECT && this.radius <= 0 && !this.paintsStroke) {
+        if (this.paintsFill) context.fillRect(x, y, w, h);
         return;
       }
       context.beginPath();
       if (kind === RECT) {
-        if (w <= 0 || h <= 0) return;
-        const radius = Math.min(style.radius, w / 2, h / 2);
+        const radius = Math.min(this.radius, w / 2, h / 2);
         if (radius > 0) context.roundRect(x, y, w, h, radius);
         else context.rect(x, y, w, h);
       } else if (kind === LINE) {
@@ -268,20 +291,10 @@
         for (let k = first; k < first + c.n_points[row]; k++) {
           context.lineTo(c.points[2 * k] + x, c.points[2 * k + 1] + y);
         }
-        if (style.fill !== null) context.closePath();
+        if (this.closes) context.closePath();
       }
-      if (fill && kind !== LINE) {
-        context.fillStyle = fill;
-        context.fill();
-      }
-      if (stroke && style.width > 0) {
-        context.strokeStyle = stroke;
-        context.lineWidth = style.width;
-        context.lineCap = style.cap;
-        context.lineJoin = "miter";
-        context.setLineDash(style.dash);
-        context.stroke();
-      }
+      if (this.paintsFill && kind !== LINE) context.fill();
+      if (this.paintsStroke) context.stroke();
     }
 
     /* Frame every place where the selected thing lies. */
@@ -561,11 +574,14 @@
 
   /* Return how trace time and screen time relate, such as "1 ms = 5 s". */
   function pace(nsPerSecond) {
-    const [unit, ns] = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]].reverse()
-      .find(([, size]) => nsPerSecond * 30 >= size) ?? ["ns", 1];
-    const seconds = ns / nsPerSecond;
-    const digits = seconds >= 9.95 ? 0 : seconds >= 0.995 ? 1 : 2;
-    return `1 ${unit} = ${Number(seconds.toFixed(digits))} s`;
+    for (const [unit, size] of [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]]) {
+      for (const times of [1, 10, 100]) {
+        const seconds = (times * size) / nsPerSecond;
+        if (seconds < 0.5) continue;
+        return `${times} ${unit} = ${Number(seconds.toFixed(seconds < 9.95 ? 1 : 0))} s`;
+      }
+    }
+    return null;
   }
 
   // ---- The player ----
@@ -640,7 +656,8 @@
       const [{ element: first }] = this.panes;
       first.setAttribute("role", "img");
       first.setAttribute("aria-label", film.meta.title ?? "Collective");
-      const panels = film.panels.map((panel) => panel.name).filter((name) => name !== "bar");
+      const ground = ["bar", "frame"]; // drawn for exports without controls of their own
+      const panels = film.panels.map(({ name }) => name).filter((name) => !ground.includes(name));
       for (const pane of this.panes) {
         pane.panels ??= panels;
         pane.load(film);
@@ -799,8 +816,20 @@
       this.options.onSelect?.(this.film.refs[this.selected] ?? null);
     }
 
+    /* Select a thing by the name that links use, and go to where it shows. */
     selectKey(key) {
-      this.select(this.film.refs.findIndex((ref) => refKey(ref) === key));
+      const index = this.film.refs.findIndex((ref) => refKey(ref) === key);
+      if (index > 0) this.reveal(index);
+      this.select(index);
+    }
+
+    reveal(index) {
+      const c = this.film.columns;
+      const rows = this.panes.flatMap((pane) => pane.picks).filter((row) => c.ref[row] === index);
+      const moving = rows.filter((row) => c.layer[row] === MOTION);
+      const wanted = moving.length ? moving : rows;
+      if (!wanted.length || wanted.some((row) => shown(c, row, this.t))) return;
+      this.seek((c.t0[wanted[0]] + c.t1[wanted[0]]) / 2);
     }
 
     clicked(index) {

@@ -187,7 +187,7 @@ def _timeline(details: MessageDetails) -> Component | None:
     label = f"chunk {details.chunk}" if details.chunk is not None else "it"
     pieces = []
     if previous is not None:
-        pieces.append(piece("before", previous.start_ns, previous.end_ns,
+        pieces.append(piece("before", previous.start_ns, min(previous.end_ns, start),
                             previous.name.partition(" from ")[0]))  # fmt: skip
     waits_from = max(issued, previous.end_ns if previous is not None else issued)
     if start > waits_from:

@@ -155,6 +155,15 @@ def test_bad_input_is_told_under_its_field(
     assert page.locator("#sim-player canvas").count() == 3  # the last picture stays
 
 
+def test_time_by_size_opens_a_chart(open_page: Open, seen: Seen) -> None:
+    page = open_page("/")
+    page.wait_for_selector("#sim-player[data-ready]")
+    page.click("#sim-chart")
+    page.wait_for_selector("#chart-body .only-light .legendtext:text('tree')")
+    assert "64 MiB" in page.locator("#chart-body .only-light .xtick").all_text_contents()
+    assert seen.errors == []
+
+
 def test_a_dropped_file_is_opened_and_a_wrong_one_refused(
     open_page: Open, folder: Path, tmp_path: Path
 ) -> None:
