@@ -11,6 +11,7 @@ writes them. Nothing heavy is imported before a test asks for one of the two fix
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -121,9 +122,7 @@ def _of_rank(fn: Callable[..., Any]) -> Callable[[], Any]:
         return fn
 
     def call() -> Any:
-        import torch.distributed as dist
-
-        return fn(dist.get_rank())
+        return fn(int(os.environ["RANK"]))
 
     # It travels with the module of the test, which no other process can import.
     call.__module__ = fn.__module__

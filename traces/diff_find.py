@@ -143,7 +143,7 @@ class Finder:
         ends = np.zeros((2, n), np.bool_)
         ends[0, inverse[sent & moves]] = True
         ends[1, inverse[kind[Kind.RECV] & moves]] = True
-        whole = ends.all(axis=0)
+        whole: Mask = np.asarray(ends.all(axis=0))
         # A message is told of by its send.
         first = np.full(n, len(rows), np.int64)
         np.minimum.at(first, inverse[sent & moves], np.flatnonzero(sent & moves))

@@ -27,6 +27,7 @@ from .trace import Trace
 from .validate import check_version, checked_trace
 
 _KEY = b"chunkscope"
+_INSIDE = "states.list.element."
 _GROUP_ROWS = 1 << 18
 _GROUP_BYTES = 1 << 28
 _STATE_SPECS = STATES[1:]  # without `event`, which the row itself says
@@ -35,6 +36,7 @@ _STATE_SPECS = STATES[1:]  # without `event`, which the row itself says
 class _Header(msgspec.Struct):
     schema_version: Any = None
     meta: dict[str, Any] = {}
+    empty: list[str] = []  # columns that hold nulls alone: they need not be read
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -68,12 +70,16 @@ def write(trace: Trace, path: Path) -> None:
     ends = np.searchsorted(trace.states["event"].values, np.arange(len(trace) + 1))
     nested = pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), structs)
     names = [spec.name for spec in EVENTS]
-    header = {"schema_version": trace.meta.schema_version, "meta": meta_to_json(trace.meta)}
+    header = {
+        "schema_version": trace.meta.schema_version,
+        "meta": meta_to_json(trace.meta),
+        "empty": _empty(trace),
+    }
     table = pa.table([*arrays, nested], [*names, "states"]).replace_schema_metadata(
         {_KEY: msgspec.json.encode(header)}
     )
     texts = [spec.name for spec in EVENTS if spec.type is Type.TEXT]
-    texts += [f"states.list.element.{s.name}" for s in _STATE_SPECS if s.type is Type.TEXT]
+    texts += [_INSIDE + s.name for s in _STATE_SPECS if s.type is Type.TEXT]
     with (
         replacing(path) as temp,
         pq.ParquetWriter(
@@ -87,6 +93,13 @@ def write(trace: Trace, path: Path) -> None:
     ):
         for start, stop in itertools.pairwise(_row_groups(trace, ends)):
             writer.write_table(table[start:stop], row_group_size=max(stop - start, 1))
+
+
+def _empty(trace: Trace) -> list[str]:
+    """Return the paths of columns that hold nulls alone; `when` stays, to count the states by."""
+    names = [spec.name for spec in EVENTS if not trace.events[spec.name].valid.any()]
+    inner = [s.name for s in _STATE_SPECS[1:] if not trace.states[s.name].valid.any()]
+    return [*names, *(_INSIDE + name for name in inner)]
 
 
 def _row_groups(trace: Trace, ends: Array) -> list[int]:
@@ -159,10 +172,13 @@ def _read(pa: ModuleType, file: Any, path: str) -> Trace:
             raise TraceFormatError("unknown column", file=path, field=f"$.{name}")
     meta = meta_from_json(header.meta, path, None, header.schema_version)
     # Arrow cannot read nested columns of several row groups at once.
-    groups = [file.read_row_group(k) for k in range(file.num_row_groups)]
+    paths = [file.schema.column(k).path for k in range(len(file.schema))]
+    empty = {*header.empty, *(f"{name}.list.element" for name in header.empty)}
+    wanted = [path for path in paths if path not in empty]
+    groups = [file.read_row_group(k, columns=wanted) for k in range(file.num_row_groups)]
     table = pa.concat_tables(groups) if groups else schema.empty_table()
     n = table.num_rows
-    events = {name: table[name].chunks for name in schema.names if name != "states"}
+    events = {name: table[name].chunks for name in table.column_names if name != "states"}
     event_table = Table.build(EVENTS, _from_arrow(pa, EVENTS, events, path, "$"), n)
     owner, states = _states(pa, table, path)
     columns = _from_arrow(pa, _STATE_SPECS, states, path, "$.states")
