@@ -3,8 +3,9 @@
     {"format":"chunkscope trace","schema_version":1,"events":2,"meta":{"world_size":2}}
     {"file":"sim","seq":0,"rank":0,"kind":"send","provenance":"simulated"}
 
-Columns stand in schema order and nulls are left out, so equal traces give equal bytes. Bytes are
-base64. NaN and infinities are the strings NaN, Infinity and -Infinity.
+Columns stand in schema order and nulls are left out, so equal traces give equal bytes. A tensor's
+bytes are base64, its first values numbers. NaN and infinities are the strings NaN, Infinity and
+-Infinity, a complex number is a pair.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .atomic import replacing
 from .columns import Array, Column, Table
 from .fold import NO_BOOL, NO_FLOAT, NO_INT, Folder
 from .metadata import meta_from_json, meta_to_json
+from .numbers import from_numbers, to_numbers
 from .schema import EVENTS, STATES, ColumnSpec, Type
 from .trace import Meta, Trace
 from .validate import WORDS, check_version, checked_trace
@@ -48,8 +50,10 @@ _STATE_SPECS = STATES[1:]  # without `event`, which the line itself says
 
 def _reader_struct(name: str, specs: Sequence[ColumnSpec], *more: Any) -> Any:
     fields = [
+        ("first", bytes | list[Any] | None, None)
+        if spec.name == "first"
         # Words of a fixed list come back as one object each, and are checked on the way.
-        (spec.name, Literal[tuple(word.value for word in WORDS[spec.name])] | None, None)
+        else (spec.name, Literal[tuple(word.value for word in WORDS[spec.name])] | None, None)
         if spec.name in WORDS
         else (spec.name, *_READ_TYPES[spec.type])
         for spec in specs
@@ -126,6 +130,9 @@ def _objects(
         if column.valid[rows].any():
             names.append(spec.name)
             cells.append(_cells(column, np.arange(rows.start, rows.stop)))
+            if spec.name == "first":
+                dtypes = table["dtype"].take(np.arange(rows.start, rows.stop)).to_list()
+                cells[-1] = to_numbers(cells[-1], dtypes)
     if nested is not None:
         names.append("states")
         cells.append(nested)
@@ -169,7 +176,9 @@ def read(path: Path) -> Trace:
         for block in _blocks(file):
             rows, torn = _decoded(block, str(path), line, n_events)
             events.add(rows)
-            states.add([state for row in rows for state in row.states])
+            inside = [state for row in rows for state in row.states]
+            _first_as_bytes(rows, inside, str(path), line)
+            states.add(inside)
             counts.append(np.fromiter(map(_n_states, rows), np.int64, len(rows)))
             line += len(rows)
     per_event = np.concatenate(counts) if counts else np.zeros(0, np.int64)
@@ -183,6 +192,23 @@ def read(path: Path) -> Trace:
             f"{len(per_event)} events, and the header says {n_events}", file=str(path), line=1
         )
     return checked_trace(event_table, state_table, meta, str(path), _FIRST_LINE)
+
+
+def _first_as_bytes(rows: list[Any], states: list[Any], path: str, line: int) -> None:
+    """Turn the first values of states, which the text has as numbers, into bytes."""
+    cells = [state.first for state in states]
+    if cells.count(None) == len(cells):
+        return
+    try:
+        for state, raw in zip(states, from_numbers(cells, [s.dtype for s in states]), strict=True):
+            state.first = raw
+    except ValueError as error:
+        if len(rows) == 1:
+            raise TraceFormatError(
+                str(error), file=path, line=line, field="$.states.first"
+            ) from None
+        for number, row in enumerate(rows):  # find the line
+            _first_as_bytes([row], row.states, path, line + number)
 
 
 @contextmanager

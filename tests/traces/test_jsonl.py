@@ -35,6 +35,7 @@ TWO = Trace.build(
         "shape": [[2]],
         "min": [float("-inf")],
         "max": [float("nan")],
+        "first": [encode([1.5, float("inf")], "float32")],
         "contributors": [[0, 1]],
         "data": [encode([1.0, 2.0], "float32")],
     },
@@ -54,7 +55,7 @@ def test_the_text_is_what_a_reviewer_expects(tmp_path: Path) -> None:
         '"model":{"rate":"Infinity","seed":null}}}',
         '{"file":"sim","seq":0,"rank":0,"group":0,"kind":"send","provenance":"simulated",'
         '"reduces":true,"states":[{"when":"before","role":"payload","dtype":"float32","shape":[2],'
-        '"min":"-Infinity","max":"NaN","contributors":[0,1],"data":"AACAPwAAAEA="}]}',
+        '"min":"-Infinity","max":"NaN","first":[1.5,"Infinity"],"contributors":[0,1],"data":"AACAPwAAAEA="}]}',
         '{"file":"sim","seq":1,"parent":0,"rank":1,"group":0,"kind":"recv",'
         '"provenance":"simulated","splits":[1,2],"reduces":false}',
     ]
@@ -91,6 +92,7 @@ def test_it_comes_back_and_is_written_the_same_again(tmp_path: Path) -> None:
         (2, '"shape":[2]', '"shape":[1000000000000]', "8 bytes of data do not fill the shape"),
         (2, '"shape":[2]', '"shape":[-2,-1]', "do not fill the shape"),
         (2, "AACAPwAAAEA=", "AAC?PwAAAEA=", r"\$\.states\[0\]\.data: Invalid base64"),
+        (2, '"first":[1.5,', '"first":["x",', r"\$\.states\.first: found 'x' among"),
         (2, '"seq":0', '"seq":' + "[" * 100_000, "nested too deeply|Expected `int`"),
         (2, '"seq":0', '"seq":0,,', "JSON is malformed"),
     ],
