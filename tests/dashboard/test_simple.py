@@ -182,7 +182,7 @@ def _said(made: Film, t: float) -> str:
     )
 
 
-@pytest.mark.parametrize(("op", "sign"), [("MAX", "max("), ("PRODUCT", "×"), ("MIN", "min(")])
+@pytest.mark.parametrize(("op", "sign"), [("MAX", "max("), ("PRODUCT", " × "), ("MIN", "min(")])
 def test_other_operations_are_written_with_their_own_sign(
     simulated: Make, op: str, sign: str
 ) -> None:

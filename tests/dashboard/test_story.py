@@ -45,6 +45,14 @@ def test_every_cell_of_an_all_reduce_ends_complete(simulated: Make, n: int) -> N
             assert values
 
 
+def test_a_rings_cells_go_through_their_signs_in_order(simulated: Make) -> None:
+    cells = tell(simulated(n=4)).places[0].cells
+    signs = {"own": "o", "partial": "p", "passed": "h", "complete": "C"}
+    told = ["".join(signs[change.mark] for change in cell.changes) for cell in cells]
+    # What rank 0 sends first comes back finished; slot 0 is finished here, in step 2.
+    assert told == ["oC", "ophC", "ophC", "ohC"]
+
+
 def test_a_cell_is_passed_on_when_its_chunk_departs_and_not_before(simulated: Make) -> None:
     story = tell(simulated(n=4))
     for place in story.places:
