@@ -88,7 +88,7 @@ class FunctionHooks:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             recorder = self.active[-1] if self.active else None
-            if recorder is None or getattr(recorder.local, "is_silent", False):
+            if recorder is None or recorder.local.is_silent:
                 return original(*args, **kwargs)
             seq, given = None, {}
             try:

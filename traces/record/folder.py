@@ -60,7 +60,8 @@ def claim(folder: Path, run: str | None = None) -> str:
         raise RecorderError(
             f"{folder}: cannot record into this folder: {error.strerror or error}"
         ) from error
-    if found != mine or (joined is None and _is_over(folder)):
+    is_restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    if found != mine or (joined is None and not is_restart and _is_over(folder)):
         raise RecorderError(
             f"{folder}: holds the recording of another run ({found}); "
             "name a new folder, or remove this one"
@@ -131,6 +132,8 @@ def _common_run() -> str:
     elastic = os.environ.get("TORCHELASTIC_RUN_ID", "none")
     if elastic != "none":
         return f"torchrun-{elastic}"
+    if {"MASTER_ADDR", "MASTER_PORT", "RANK"} <= set(os.environ):  # ranks of several hosts
+        return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     parent = os.getppid()
     try:  # A number of a process is used again; with its start time it is one process.
         started = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]

@@ -150,7 +150,7 @@ class GroupHooks:
 
     def _recorder(self) -> Recorder | None:
         recorder = self._active[-1] if self._active else None
-        return None if recorder is None or getattr(recorder.local, "is_silent", False) else recorder
+        return None if recorder is None or recorder.local.is_silent else recorder
 
     def _begin(
         self,

@@ -69,7 +69,7 @@ class Hooks:
 
         def kernel(keyset: Any, *args: Any) -> Any:
             recorder = active[-1] if active else None
-            if recorder is None or getattr(recorder.local, "is_silent", False):
+            if recorder is None or recorder.local.is_silent:
                 return redispatch(keyset & below, *args)
             try:
                 frame = sys._getframe().f_back
@@ -107,11 +107,7 @@ class Hooks:
             outputs = [tensor for at in plan.outputs for tensor in flat(args[at])]
             tensors = inputs + outputs
         reduce_op = None if plan.reduce_op is None else _reduce_op(frame, args[plan.reduce_op])
-        numbers = tuple(
-            args[at] if type(args[at]) is not list else tuple(args[at])
-            for at in plan.places
-            if at < len(args)
-        )
+        numbers: Any = args[plan.tail :] if plan.tail else _hashable(plan, args)
         shapes = [(tensor.dtype, tensor.nbytes) for tensor in tensors]
         key = (plan.name, info.number, caller, reduce_op, numbers, thread_name(), *shapes)
         found = recorder.calls.get(key)
@@ -156,6 +152,11 @@ class Hooks:
         self.works.watch(event)
         self.works.keep(event)
         return result
+
+
+def _hashable(plan: Plan, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    given = [args[at] for at in plan.places if at < len(args)]
+    return tuple(tuple(value) if type(value) is list else value for value in given)
 
 
 def fail(event: Open, failure: BaseException) -> None:
@@ -206,7 +207,7 @@ def _batch(recorder: Recorder, caller: Caller, frame: FrameType | None) -> int |
     operations = found.get("p2p_op_list")
     if not operations or "p2p_op" not in found:
         return None
-    return -1 if found["p2p_op"] is operations[0] else getattr(recorder.local, "batch", -1)
+    return -1 if found["p2p_op"] is operations[0] else recorder.local.batch
 
 
 def _cells(

@@ -43,6 +43,7 @@ class Plan:
         is_simple: Whether there is one list of tensors, read and written.
         ints: Number and default of each argument that is a number, by name.
         places: Numbers of those arguments.
+        tail: Where the arguments begin that are all single numbers; 0 where it is not so simple.
         reduce_op: Number of the argument that is a reduce op; None for none.
         work: Where the Work is in the result: -1 is the result itself; None for none.
     """
@@ -57,6 +58,7 @@ class Plan:
     is_simple: bool
     ints: dict[str, tuple[int, Any]]
     places: tuple[int, ...]
+    tail: int
     reduce_op: int | None
     work: int | None
 
@@ -108,6 +110,7 @@ def plan_of(name: str, schema: Any) -> Plan:
         is_simple=bool(in_place) and not inputs and not outputs,
         ints=ints,
         places=tuple(at for at, _ in ints.values()),
+        tail=_tail(schema.arguments),
         reduce_op=next((at for at, argument in arguments if _is(argument, "ReduceOp")), None),
         work=None if not works else -1 if len(returns) == 1 else works[0],
     )
@@ -171,6 +174,15 @@ def _collective(name: str) -> str:
     bare = name.strip("_")
     known = sorted((known for known in _COLLECTIVES if bare.startswith(known)), key=len)
     return _COLLECTIVES[known[-1]] if known else bare
+
+
+def _tail(arguments: Any) -> int:
+    """Return where the single numbers at the end begin, 0 where there are lists of numbers."""
+    types = [str(argument.type) for argument in arguments]
+    tail = len(types)
+    while tail and types[tail - 1] in ("int", "bool"):
+        tail -= 1
+    return 0 if "List[int]" in types else tail
 
 
 def _is(argument: Any, type_name: str) -> bool:

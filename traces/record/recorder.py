@@ -50,6 +50,13 @@ class GroupInfo(NamedTuple):
     group_rank: int
 
 
+class _Local(threading.local):
+    """What belongs to a thread: whether hooks keep still, and the batch that it is in."""
+
+    is_silent = False
+    batch = -1
+
+
 class Recorder:
     """Writes this process's events into a folder.
 
@@ -84,7 +91,7 @@ class Recorder:
         self.groups: dict[Any, GroupInfo] = {}
         self.calls: dict[Any, int] = {}
         self.numbers = itertools.count()
-        self.local = threading.local()
+        self.local = _Local()
         self._lock = threading.RLock()
         self._defined = itertools.count()
         self._schedules: dict[str, int] = {}
@@ -276,7 +283,7 @@ class Recorder:
     @contextmanager
     def silent(self) -> Iterator[None]:
         """Keep the hooks of this thread from recording what is called inside."""
-        before = getattr(self.local, "is_silent", False)
+        before = self.local.is_silent
         self.local.is_silent = True
         try:
             yield

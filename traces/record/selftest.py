@@ -59,4 +59,5 @@ def _all_reduce() -> None:
     group._register_backend(torch.device("cpu"), kind, make(0, 1))
     options = c10d.AllreduceOptions()
     options.reduceOp = c10d.ReduceOp.MAX
-    group.allreduce([torch.ones(1)], options).wait()
+    work = group.allreduce([torch.ones(1)], options)
+    work.wait()

@@ -48,12 +48,13 @@ class _Known(NamedTuple):
     """What is remembered of a tensor: number of its record, and bytes that are read from it.
 
     `whole` is the size to keep straight from memory, -1 where it is not that simple; `reach` is
-    the end of the tensor, from the start of its storage.
+    the end of the tensor, from the start of its storage; `memory` is its memory, where it is small.
     """
 
     number: int
     whole: int
     reach: int
+    memory: Any
 
 
 class States:
@@ -92,8 +93,8 @@ class States:
             return b"%d,null" % known.number
         size = known.whole
         if 0 <= size <= INLINE_BYTES:
-            data = _SMALL[size].from_address(address).raw if size else b""
-            return b'%d,"%b"' % (known.number, b2a_base64(data, newline=False))
+            data = b2a_base64(known.memory.raw, newline=False) if size else b""
+            return b'%d,"%b"' % (known.number, data)
         return b"%d,%b" % (known.number, self._value(tensor, address, size))
 
     def list(self, when: bytes, role: bytes, tensors: Sequence[torch.Tensor]) -> bytes:
@@ -111,7 +112,9 @@ class States:
                 return self._known[key]
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            found = _Known(self._described, self._kept_whole(tensor), _reach(tensor))
+            size = self._kept_whole(tensor)
+            memory = _SMALL[size].from_address(key[0]) if 0 < size <= INLINE_BYTES else None
+            found = _Known(self._described, size, _reach(tensor), memory)
             self._described += 1
             record = {"r": "tensor", "n": found.number, **self._description(tensor)}
             if self._writer.write_json(record) and key is not None:

@@ -4,6 +4,7 @@ A c10d operation returns a Work. What observes its end depends on who holds it:
 
 * Python's own functions wait for it at once, or hand it to the user, who waits: `Work.wait` is
   replaced by one that writes the end. The Work is kept, so that pybind gives the user that object.
+* Python may wait for the Work's future as well: `Future.wait` is replaced likewise.
 * C++ waits without Python. Where the Work has a future, a callback writes the end. DDP's reducer
   waits for the future itself, which lets the waiter go before callbacks run: it gets a Work whose
   future comes after ours.
@@ -87,13 +88,31 @@ class Works:
         self._report = report
         self._kept: dict[int, Open] = {}
         self._flying: dict[int, Any] = {}
-        self._wait: Any = None
-        self._class: Any = None
+        self._futures: dict[int, tuple[Any, Open]] = {}
+        self._replaced: list[tuple[Any, str, Any]] = []
 
     def patch(self) -> None:
-        """Replace `Work.wait`."""
-        self._class = torch._C._distributed_c10d.Work
-        self._wait = original = self._class.wait
+        """Replace `Work.wait`, `Work.get_future` and `Future.wait`."""
+        work: Any = torch._C._distributed_c10d.Work
+        for owner in (work, *work.__subclasses__()):
+            if "wait" in vars(owner):
+                self._replace(owner, "wait", self._wait(owner.wait))
+            if "get_future" in vars(owner):
+                self._replace(owner, "get_future", self._get_future(owner.get_future))
+        self._replace(torch._C.Future, "wait", self._future_wait(torch._C.Future.wait))
+
+    def unpatch(self) -> None:
+        """Give the methods back."""
+        while self._replaced:
+            setattr(*self._replaced.pop())
+
+    def _replace(self, owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+        replacement.__doc__ = original.__doc__
+        self._replaced.append((owner, name, original))
+        setattr(owner, name, replacement)
+
+    def _wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
         kept, guarded = self._kept, self._wait_and_record
 
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -102,14 +121,31 @@ class Works:
                 return original(self, *args, **kwargs)
             return guarded(event, original, args, kwargs)
 
-        wait.__doc__ = original.__doc__
-        self._class.wait = wait
+        return wait
 
-    def unpatch(self) -> None:
-        """Give `Work.wait` back."""
-        if self._wait is not None:
-            self._class.wait = self._wait
-            self._wait = None
+    def _get_future(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def get_future(self_: Any) -> Any:
+            future = original(self_)
+            event = self._kept.get(id(self_))
+            if event is not None and event.is_open:
+                if len(self._futures) >= KEPT:
+                    self._futures.pop(next(iter(self._futures)), None)
+                self._futures[id(future)] = (future, event)
+            return future
+
+        return get_future
+
+    def _future_wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        futures = self._futures
+
+        def wait(self_: Any) -> Any:
+            result = original(self_)
+            found = futures.pop(id(self_), None)
+            if found is not None:
+                self._finish(found[1], None, None)
+            return result
+
+        return wait
 
     def keep(self, event: Open) -> None:
         """Remember an operation until its Work is waited for."""
@@ -168,6 +204,7 @@ class Works:
         """Forget everything: a forked child has none of its parent's operations."""
         self._kept.clear()
         self._flying.clear()
+        self._futures.clear()
 
     def _end(self, event: Open, future: Any) -> None:
         try:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import chunkscope
-from chunkscope.traces.record import current, hooks, start, states, writer
+from chunkscope.traces.record import current, hooks, start, states, works, writer
 from chunkscope.traces.record.ops import plan_of, plans
 from chunkscope.traces.trace import Trace
 
@@ -124,6 +124,24 @@ def test_python_keeps_its_own_work(group: None, tmp_path: Path) -> None:
         assert work.is_completed()
     trace = chunkscope.read(tmp_path / "run")
     assert [r["kind"] for r in rows(trace)] == ["collective", "wait"]
+
+
+def test_waiting_for_the_future_is_waiting_for_the_work(
+    group: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A future lets who waits go before its callbacks run: here they never do.
+    tensor = torch.ones(2)
+    with chunkscope.record(tmp_path / "run"):
+        monkeypatch.setattr(works.Works, "watch", lambda self, event: True)
+        work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        work.get_future().wait()
+        tensor.fill_(9.0)
+        plain = torch.futures.Future[int]()
+        plain.set_result(3)
+        assert plain.wait() == 3
+    trace = chunkscope.read(tmp_path / "run")
+    assert values(trace, 0, "after") == [[1.0, 1.0]]
 
 
 def test_exception_is_the_one_that_torch_raised(group: None, tmp_path: Path) -> None:

@@ -7,32 +7,35 @@ program has imported torch; then the recorder of the package that this file lies
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from importlib.machinery import ModuleSpec, PathFinder
+
+TYPE_CHECKING = False  # typing would take longer to import than all the rest
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
 
 
-class _AfterTorch(MetaPathFinder):
+class _AfterTorch:
     """Finds torch as Python would, and has the recorder started when it is loaded."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
         if fullname != "torch":
             return None
         sys.meta_path.remove(self)
+        import importlib.util
+
         spec = importlib.util.find_spec("torch")
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
         return spec
 
 
-class _Loader(Loader):
+class _Loader:
     """Loads as another loader does, then starts the recorder."""
 
     def __init__(self, loader: Any) -> None:
@@ -59,6 +62,8 @@ class _Loader(Loader):
 
 def _start_recorder() -> None:
     """Start the recorder, from the very package that this file belongs to."""
+    import importlib.util
+
     if "chunkscope" not in sys.modules:
         file = os.path.join(_PACKAGE, "__init__.py")
         spec = importlib.util.spec_from_file_location(
@@ -69,24 +74,23 @@ def _start_recorder() -> None:
         module = importlib.util.module_from_spec(spec)
         sys.modules["chunkscope"] = module
         spec.loader.exec_module(module)
-    from chunkscope.traces.record.start import start_from_environment
-
-    start_from_environment()
+    importlib.import_module("chunkscope.traces.record.start").start_from_environment()
 
 
 def _run_hidden() -> None:
     """Run the `sitecustomize` that would have been found without us."""
     path = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
-    finder = importlib.machinery.PathFinder
-    spec = finder.find_spec("sitecustomize", path)
-    if spec is None or spec.loader is None or spec.origin == os.path.abspath(__file__):
+    spec = PathFinder.find_spec("sitecustomize", path)
+    if spec is None or spec.loader is None:
         return
+    import importlib.util
+
     module = importlib.util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
 
 
-if __name__ == "sitecustomize" and os.environ.get("CHUNKSCOPE_RECORD"):
-    sys.meta_path.insert(0, _AfterTorch())
 if __name__ == "sitecustomize":
+    if os.environ.get("CHUNKSCOPE_RECORD"):
+        sys.meta_path.insert(0, _AfterTorch())
     _run_hidden()
