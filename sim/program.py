@@ -22,7 +22,7 @@ from typing import NamedTuple
 from .bind import BoundSchedule, Layout
 from .levels import levels
 
-LEAST_TO_CUT_BYTES = 32 << 10
+LEAST_TO_CUT_BYTES = 64 << 10
 BUFFERS = ("input", "output", "scratch")
 
 

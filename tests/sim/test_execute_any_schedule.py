@@ -127,13 +127,13 @@ def run(schedules: list[Schedule], count: int, segment_bytes: int) -> None:
     from chunkscope.sim.execute import run_with_default_inputs
 
     plan.SEGMENT_BYTES = segment_bytes
-    program.LEAST_TO_CUT_BYTES = min(segment_bytes, 32 << 10)
+    program.LEAST_TO_CUT_BYTES = min(segment_bytes, 64 << 10)
     plan.plan_call.cache_clear()
     try:
         for schedule in schedules:
             run_with_default_inputs(schedule.bind(count, "int32"), "SUM")
     finally:
-        plan.SEGMENT_BYTES, program.LEAST_TO_CUT_BYTES = 8 << 20, 32 << 10
+        plan.SEGMENT_BYTES, program.LEAST_TO_CUT_BYTES = 8 << 20, 64 << 10
         plan.plan_call.cache_clear()
 
 
