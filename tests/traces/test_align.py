@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunkscope.traces import align as module
@@ -12,6 +12,7 @@ from chunkscope.traces.align import align
 SEQUENCES = st.lists(st.integers(0, 3), max_size=9)
 
 
+@settings(deadline=None)
 @given(SEQUENCES, SEQUENCES)
 def test_every_item_stands_once_in_order_and_sides_can_be_swapped(
     a: list[int], b: list[int]
@@ -22,6 +23,7 @@ def test_every_item_stands_once_in_order_and_sides_can_be_swapped(
     assert {(j, i) for i, j in align(b, a)} == set(pairs)
 
 
+@settings(deadline=None)
 @given(SEQUENCES, st.data())
 def test_one_item_less_leaves_one_without_a_partner(a: list[int], data: st.DataObject) -> None:
     if not a:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunkscope.traces.columns import Column, Table, lists
@@ -30,6 +30,7 @@ def columns(draw: st.DrawFn) -> tuple[Type, list[Any]]:
     return type, draw(st.lists(st.none() | CELLS[type], max_size=12))
 
 
+@settings(deadline=None)
 @given(columns())
 def test_cells_come_back_one_by_one_and_all_at_once(case: tuple[Type, list[Any]]) -> None:
     type, cells = case
@@ -39,6 +40,7 @@ def test_cells_come_back_one_by_one_and_all_at_once(case: tuple[Type, list[Any]]
     assert column.valid.tolist() == [cell is not None for cell in cells]
 
 
+@settings(deadline=None)
 @given(columns(), st.data())
 def test_taken_rows_are_the_rows_asked_for(
     case: tuple[Type, list[Any]], data: st.DataObject
@@ -53,6 +55,7 @@ def test_taken_rows_are_the_rows_asked_for(
     assert taken.equals(Column.build(type, [cells[row] for row in rows], len(rows)))
 
 
+@settings(deadline=None)
 @given(columns(), st.data())
 def test_one_changed_cell_makes_columns_unequal(
     case: tuple[Type, list[Any]], data: st.DataObject

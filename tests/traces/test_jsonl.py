@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chunkscope
@@ -112,6 +112,7 @@ def test_damage_is_said_by_line_and_field(
         assert caught.value.line == line
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_file_cut_anywhere_gives_its_beginning_or_a_clear_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

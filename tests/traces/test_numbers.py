@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chunkscope.traces.numbers import from_numbers, to_numbers
@@ -15,6 +15,7 @@ from chunkscope.traces.schema import DTYPES
 from chunkscope.traces.trace import encode
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([*DTYPES, "quint8", None]), st.none() | st.binary(max_size=16)),

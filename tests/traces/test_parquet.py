@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chunkscope
@@ -122,6 +122,7 @@ def test_other_tables_newer_versions_and_wrong_columns_are_refused(small: Path) 
         chunkscope.read(rewritten(small, word))
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_cut_or_flipped_file_gives_a_clear_error_or_the_trace(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
