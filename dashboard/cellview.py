@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from . import words
 from .film import FOREVER
+from .holdings import mark_of
 from .layout import Box, Layout
 from .metrics import text_width
 from .numbers import short
@@ -199,8 +200,6 @@ class Cells:
 
     def payload_mark(self, content: Content) -> Mark:
         """Return the sign of what a message carries."""
-        from .holdings import mark_of
-
         mark = mark_of(content, reduces=self.story.reduces, n=self.n)
         return Mark.UNKNOWN if mark is Mark.EMPTY else mark
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..units import format_Bps
 from . import frame, sentences, words
 from .cellview import Cells, Form
 from .film import FOREVER, Film
@@ -11,7 +12,6 @@ from .gantt import Gantt
 from .layout import Box, Layout, columns_of, family, ring, tree
 from .metrics import text_width
 from .movers import Movers, Pen
-from .numbers import rate_text
 from .pace import STEP_S, Pace, film_steps, linear
 from .reel import Reel
 from .statetable import StateTable, flight, legend
@@ -286,5 +286,5 @@ def _rates(story: Story, hosts: dict[str, tuple[int, ...]]) -> str:
 def _range(rates: set[float]) -> str:
     if not rates:
         return ""
-    low, high = rate_text(min(rates)), rate_text(max(rates))
+    low, high = format_Bps(min(rates)), format_Bps(max(rates))
     return low if low == high else f"{low} to {high}"

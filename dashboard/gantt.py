@@ -7,6 +7,7 @@ from typing import Any
 
 from . import words
 from .film import FOREVER, MOTION
+from .holdings import mark_of
 from .layout import Box
 from .pace import Pace, seen
 from .reel import Reel
@@ -157,8 +158,6 @@ class Gantt:
         reel.text(*at, fill="inverse" if complete else "ink", during=(end, FOREVER), **common)
 
     def _mark(self, message: Message) -> Mark:
-        from .holdings import mark_of
-
         payload = message.pieces[0].payload
         return mark_of(payload, reduces=self.story.reduces, n=self.story.n)
 

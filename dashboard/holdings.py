@@ -6,9 +6,12 @@ What the trace recorded (values, contributors) wins over what is derived.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from .story import Cell, Change, Content, Mark, Message, Piece
+import numpy as np
+
+from .story import Cell, Change, Content, Mark, Message, Piece, Values
 
 Slot = tuple[int, int]  # place, slot
 
@@ -75,6 +78,30 @@ def _dead(
     for number, _, writes in later:
         return writes and not messages[number].reduces
     return True
+
+
+def divided(drawn: Sequence[Cell], outputs: Mapping[int, Values | None]) -> list[Cell]:
+    """Return cells with AVG's last division, which is no row, as a change at the end of the call.
+
+    Args:
+        drawn: The cells of all places.
+        outputs: The values that each place got; None where they were not recorded.
+    """
+    out = list(drawn)
+    for place, values in outputs.items():
+        done = [
+            k
+            for k, cell in enumerate(drawn)
+            if cell.place == place and cell.changes[-1].mark is Mark.COMPLETE
+        ]
+        sizes = [len(drawn[k].changes[-1].content.values or ()) for k in done]
+        if values is None or sum(sizes) != len(values):
+            continue
+        for k, piece in zip(done, np.split(np.array(values), np.cumsum(sizes)[:-1]), strict=True):
+            content = replace(drawn[k].changes[-1].content, values=tuple(piece.tolist()))
+            last = Change(None, True, Mark.COMPLETE, content)
+            out[k] = replace(drawn[k], changes=(*drawn[k].changes, last))
+    return out
 
 
 def _accesses(messages: Sequence[Message]) -> dict[Slot, list[tuple[int, Piece, bool]]]:

@@ -1,4 +1,4 @@
-"""How numbers, sizes and times are written in pictures.
+"""How numbers and times are written in pictures.
 
 short(12345.0)            # '12345'
 short(12345.0, 4)         # '12k'
@@ -69,20 +69,6 @@ def plain(value: float, dtype: str | None = None) -> str:
     return text + ".0"
 
 
-def size_text(size_bytes: int) -> str:
-    """Return a number of bytes for people.
-
-    Example:
-        >>> [size_text(n) for n in (16, 4096, 1500, 3 << 20)]
-        ['16 B', '4 KiB', '1.46 KiB', '3 MiB']
-    """
-    for unit, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size_bytes >= unit:
-            value = size_bytes / unit
-            return f"{value:.3g} {name}" if value < 1000 else f"{value:.0f} {name}"
-    return f"{size_bytes} B"
-
-
 def time_unit(duration_ns: float) -> tuple[str, int, int]:
     """Return (unit, nanoseconds of it, decimals) that suit a duration.
 
@@ -95,11 +81,3 @@ def time_unit(duration_ns: float) -> tuple[str, int, int]:
         if value >= 0.1:
             return unit, ns, 2 if value < 10 else 1 if value < 100 else 0
     return "ns", 1, 0
-
-
-def rate_text(rate_Bps: float) -> str:
-    """Return a rate for people, such as 100 GB/s."""
-    for unit, name in ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")):
-        if rate_Bps >= unit:
-            return f"{rate_Bps / unit:.3g} {name}"
-    return f"{rate_Bps:.3g} B/s"

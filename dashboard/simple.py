@@ -10,7 +10,7 @@ from . import frame, sentences, words
 from .cellview import Cells
 from .film import FOREVER, Film
 from .frame import STAGE
-from .layout import Box, Layout, columns_of, family, ring, tree
+from .layout import Box, Family, Layout, columns_of, family, ring, tree
 from .legend import column as legend_column
 from .legend import row as legend_row
 from .movers import Movers
@@ -69,10 +69,7 @@ def _ring(view: Cells) -> Layout:
     return ring(view.n, INNER, card_w, card_h, links, apart=apart)
 
 
-def _tree(view: Cells, found: object) -> Layout:
-    from .layout import Family
-
-    assert isinstance(found, Family)
+def _tree(view: Cells, found: Family) -> Layout:
     leaves = view.n - len(found.children)
     room = TREE.w / max(leaves, 1) - NAME_W
     block_w, block_h = view.choose_block(room)

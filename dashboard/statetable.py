@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..units import format_bytes
 from . import words
 from .cellview import Cells
 from .film import FOREVER
 from .layout import Box
 from .legend import samples
-from .numbers import size_text
 from .reel import Reel, Span
 from .story import Cell, Change, Mark, Message
 from .theme import edge, hue
@@ -123,8 +123,8 @@ def flight(reel: Reel, view: Cells, box: Box) -> None:
     reel.text(box.x + 16, box.y + 22, words.IN_FLIGHT, size=13, weight=600, fill="ink")
     sizes = sorted({m.size_bytes for m in story.messages if m.size_bytes is not None})
     if sizes:
-        text = size_text(sizes[0]) if len(sizes) == 1 else (
-            f"{size_text(sizes[0])} to {size_text(sizes[-1])}")  # fmt: skip
+        text = format_bytes(sizes[0]) if len(sizes) == 1 else (
+            f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}")  # fmt: skip
         reel.text(box.right - 16, box.y + 22, words.each(text), size=11, fill="muted", anchor="end")
     pitch = min(17.5, (box.h - 38) / max(len(story.places), 1))
     if pitch < 7.5:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -15,10 +14,10 @@ from ..sim.schedule import Schedule
 from ..sim.topology import Topology
 from ..traces.schema import Kind, Role, Status
 from ..traces.trace import Call, Trace
-from .holdings import Slot, cells, replay
+from .holdings import Slot, cells, divided, replay
 from .pairing import Flight, flights, levels
 from .recorded import Recorded
-from .story import Beat, Cell, Change, Content, Mark, Message, Piece, Place, Story
+from .story import Beat, Content, Message, Piece, Place, Story
 
 
 class Telling:
@@ -284,7 +283,9 @@ class Telling:
         shown = self._shown(messages)
         drawn = cells(self.start, messages, reduces=self._kind_reduces, n=self.n, shown=shown)
         if self._head().get("reduce_op") == "AVG":
-            drawn = self._averaged(drawn)
+            rows = self._row_of
+            outputs = {p: self.recorded.tensor(rows.get(p), Role.OUTPUT) for p in range(self.n)}
+            drawn = divided(drawn, outputs)
         helpers = {p for m in messages for p in (m.src, m.dst) if p >= self.n}
         events = self.trace.events
         out = []
@@ -310,23 +311,6 @@ class Telling:
                 )
             )
         return tuple(out)
-
-    def _averaged(self, drawn: list[Cell]) -> list[Cell]:
-        """Return the cells with the last division, which is no row, as a change at the end."""
-        out = []
-        for place in range(self.n):
-            mine = [cell for cell in drawn if cell.place == place]
-            done = [cell for cell in mine if cell.changes[-1].mark is Mark.COMPLETE]
-            outputs = self.recorded.tensor(self._row_of.get(place), Role.OUTPUT)
-            sizes = [len(cell.changes[-1].content.values or ()) for cell in done]
-            if outputs is not None and sum(sizes) == len(outputs):
-                pieces = np.split(np.asarray(outputs), np.cumsum(sizes)[:-1])
-                for cell, piece in zip(done, pieces, strict=True):
-                    content = replace(cell.changes[-1].content, values=tuple(piece.tolist()))
-                    last = Change(None, True, Mark.COMPLETE, content)
-                    mine[mine.index(cell)] = replace(cell, changes=(*cell.changes, last))
-            out += mine
-        return out
 
     def _shown(self, messages: Sequence[Message]) -> list[Slot]:
         """Return the slots that get a cell: those of tensors, else all that messages touch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .numbers import size_text
+from ..units import format_bytes
 from .story import Mark, Message, Story
 from .theme import MONO_EM
 
@@ -118,7 +118,7 @@ def subtitle(story: Story) -> str:
     if chunks > 1:
         parts.append(f"{chunks} chunks")
     if story.size_bytes is not None:
-        parts.append(size_text(story.size_bytes))
+        parts.append(format_bytes(story.size_bytes))
     kind = ", ".join(word for word in ((story.op or "").lower(), story.dtype or "") if word)
     return " · ".join([*parts, kind] if kind else parts)
 
