@@ -284,8 +284,8 @@ class Telling:
         drawn = cells(self.start, messages, reduces=self._kind_reduces, n=self.n, shown=shown)
         if self._head().get("reduce_op") == "AVG":
             rows = self._row_of
-            outputs = {p: self.recorded.tensor(rows.get(p), Role.OUTPUT) for p in range(self.n)}
-            drawn = divided(drawn, outputs)
+            got = {p: self.recorded.tensor(rows.get(p), Role.OUTPUT) for p in range(self.n)}
+            drawn = divided(drawn, got)
         helpers = {p for m in messages for p in (m.src, m.dst) if p >= self.n}
         events = self.trace.events
         out = []
