@@ -149,7 +149,8 @@ class Canvas:
         key = (style.font, style.size, style.weight)
         if key not in self._fonts:
             skia = self._skia
-            face = skia.Typeface.MakeFromFile(str(fonts.require(style.font)))
+            # A manager of its own does not ask the system for its fonts, nor complain about them.
+            face = skia.FontMgr.New_Custom_Empty().makeFromFile(str(fonts.require(style.font)))
             axes: list[tuple[str, float]] = [("wght", style.weight)]
             if style.font == "sans":
                 axes.append(("opsz", min(max(style.size, 14), 32)))
