@@ -13,7 +13,7 @@ together (all but CPU tensors), they are batched. The plan of a rank's actions i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError
@@ -22,7 +22,6 @@ from .bind import BoundSchedule, Splits
 from .execution_log import ExecutionLog
 from .plan import Plan, hashable, plan_call
 from .program import ISSUES, Action, Do, Piece
-from .run import run_collective as run_collective
 from .schedule import Schedule
 from .values import default_inputs
 
@@ -332,6 +331,9 @@ def run_with_default_inputs(bound: BoundSchedule, op: str) -> None:
         tensor = torch.zeros(bound.output_elements(rank), dtype=dtype)
     else:
         tensor = torch.from_numpy(given).to(dtype)
+    recorder = current()
+    with nullcontext() if recorder is None else recorder.silent():
+        dist.barrier()  # ranks start together, so that the first step shows no late start
     execute(bound.schedule, tensor, op)
 
 
