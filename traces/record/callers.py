@@ -25,6 +25,10 @@ _TORCH = os.sep + "torch" + os.sep
 _WRAPPERS = ("c10d_logger.py", "_contextlib.py")
 
 
+# How multiprocessing starts a Python: with a line of its own, of which these are the first names.
+_STARTERS = (("multiprocessing.forkserver",), ("multiprocessing.spawn",))
+
+
 class Owner(Enum):
     """Whose code a frame runs."""
 
@@ -79,6 +83,8 @@ class Sites:
 
     def _learn(self, code: CodeType) -> _Known:
         owner = owner_of(code.co_filename)
+        if code.co_filename == "<string>" and code.co_names[:1] in _STARTERS:
+            owner = Owner.MACHINERY
         known = _Known(code, owner, _public_name(code) if owner is Owner.TORCH else None)
         self._codes[id(code)] = known
         return known
