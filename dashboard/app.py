@@ -49,6 +49,7 @@ _INDEX = """<!DOCTYPE html>
 {{%metas%}}
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{%title%}}</title>
+<link rel="preload" href="/fonts/inter.ttf" as="font" type="font/ttf" crossorigin>
 <link rel="icon" href="data:image/svg+xml,{icon}">
 <style>{variables}</style>
 {{%css%}}

@@ -142,18 +142,46 @@ def seen() -> Seen:
     return Seen()
 
 
+@pytest.fixture(scope="session")
+def shared(browser: playwright.Browser) -> Iterator[playwright.BrowserContext]:
+    """A profile that keeps what it has loaded from test to test, as a person's does."""
+    context = browser.new_context()
+    yield context
+    context.close()
+
+
 @pytest.fixture
 def open_page(
-    browser: playwright.Browser, site: Callable[..., str], seen: Seen
+    browser: playwright.Browser,
+    shared: playwright.BrowserContext,
+    site: Callable[..., str],
+    seen: Seen,
 ) -> Iterator[Callable[..., playwright.Page]]:
-    """A function that opens a path of the dashboard in a fresh profile."""
-    contexts = []
+    """A function that opens a path of the dashboard.
 
-    def open_page(path: str = "/", of: Path | None = None, **context: object) -> playwright.Page:
-        profile = {"viewport": {"width": 1440, "height": 900}, "color_scheme": "light", **context}
-        contexts.append(browser.new_context(**profile))
-        page = contexts[-1].new_page()
+    It takes the size, what the system wishes for (`color_scheme`, `reduced_motion`), and settings
+    that need a profile of their own.
+    """
+    closing = []
+
+    def open_page(
+        path: str = "/",
+        of: Path | None = None,
+        *,
+        viewport: tuple[int, int] = (1440, 900),
+        color_scheme: str = "light",
+        reduced_motion: str = "no-preference",
+        **profile: object,
+    ) -> playwright.Page:
+        context = shared
+        if profile:
+            context = browser.new_context(**profile)
+            closing.append(context)
+        page = context.new_page()
+        closing.append(page)
         page.set_default_timeout(TIMEOUT_MS)
+        page.set_viewport_size({"width": viewport[0], "height": viewport[1]})
+        page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
         page.on("console", lambda message: note(message.type, message.text))
         page.on("pageerror", lambda error: seen.errors.append(str(error)))
         page.on("request", lambda request: seen.hosts.add(request.url.split("/")[2]))
@@ -165,8 +193,8 @@ def open_page(
             seen.errors.append(text)
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for opened in reversed(closing):
+        opened.close()
 
 
 @pytest.fixture

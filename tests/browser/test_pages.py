@@ -340,7 +340,7 @@ def test_nothing_leaves_the_machine(play: Open, seen: Seen) -> None:
 
 
 def test_phone_has_one_column_and_the_bar_at_the_bottom(play: Open) -> None:
-    page = play("/trace/ring-4.jsonl", viewport={"width": 390, "height": 844})
+    page = play("/trace/ring-4.jsonl", viewport=(390, 844))
     bar = page.locator(".cs-bar").bounding_box()
     assert bar["y"] + bar["height"] == pytest.approx(844, abs=1)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

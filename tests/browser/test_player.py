@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def bare_page(browser: Any) -> Iterator[Any]:
 
 AT = """async ([bytes, times]) => {
   const film = await chunkscopePlayer.decode(bytes);
-  return times.map((t) => chunkscopePlayer.at(film, t));
+  return times.map((t) => JSON.stringify(chunkscopePlayer.at(film, t)));
 }"""
 
 
@@ -54,7 +55,9 @@ def test_browser_and_python_see_the_same_primitives(bare_page: Any, name: str) -
     times = [*ends, *starts, *np.linspace(0.013, made.duration_s, 14).tolist()]
     bytes_ = base64.b64encode(made.to_bytes()).decode()
     for t, found in zip(times, bare_page.evaluate(AT, [bytes_, times]), strict=True):
-        assert [plain(prim, made) for prim in found] == [prim_of(p) for p in scene.at(made, t)], t
+        assert [plain(prim, made) for prim in json.loads(found)] == [
+            prim_of(p) for p in scene.at(made, t)
+        ], t
 
 
 def prim_of(prim: scene.Prim) -> tuple[Any, ...]:
@@ -198,7 +201,7 @@ CORNER = """() => {
 
 
 def test_theme_changes_at_once_and_without_a_reload(play: Play, seen: Seen) -> None:
-    page = play("/trace/ring-4.jsonl")
+    page = play("/trace/ring-4.jsonl", accept_downloads=False)  # the choice would be remembered
     assert page.evaluate(CORNER)[:3] == [255, 255, 255]
     page.evaluate("window.stays = true")
     page.click("[aria-label='Light or dark']")
