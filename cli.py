@@ -452,7 +452,10 @@ def _write(trace: Trace, path: Path) -> None:
 def _serve(path: Path, *, host: str = "127.0.0.1", port: int = 8050, browser: bool = True) -> None:
     from .dashboard.app import serve
 
-    serve(path, host=host, port=port, open_browser=browser, say=click.echo)
+    # What the commands wrote is shown with its neighbours, one click away; of any other place only
+    # what was asked for.
+    folder, first = (OUT, path) if OUT.resolve() in path.resolve().parents else (path, None)
+    serve(folder, first=first, host=host, port=port, open_browser=browser, say=click.echo)
 
 
 def _summarise(trace: Trace, path: Path, following: str, *, err: bool = False) -> None:
