@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import pytest
 
 from .errors import ChunkscopeError
-from .traces.align import align
 from .traces.atomic import replacing
 from .traces.diff import diff
+from .traces.diff.align import align
 from .traces.golden import FIRST_LINE, to_text
 from .traces.golden_parse import parse
 from .traces.schema import Kind, Provenance

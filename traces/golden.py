@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .columns import Rows
-from .diff_select import select
+from .diff.select import select
 from .schema import DTYPES, Kind, Provenance, Role, Status, When
 from .trace import Trace
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chunkscope.traces import align as module
-from chunkscope.traces.align import align
+from chunkscope.traces.diff import align as module
+from chunkscope.traces.diff.align import align
 
 SEQUENCES = st.lists(st.integers(0, 3), max_size=9)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import chunkscope
 from chunkscope.errors import TraceMismatch
 from chunkscope.traces.diff import diff
-from chunkscope.traces.diff_report import TraceDiff, What
+from chunkscope.traces.diff.report import TraceDiff, What
 from chunkscope.traces.schema import EVENTS, STATES
 from chunkscope.traces.trace import Group, Meta, Trace, encode
 

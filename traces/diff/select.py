@@ -7,9 +7,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from .columns import Mask, Rows
-from .schema import EVENTS, MESSAGES, Kind, Provenance
-from .trace import Trace
+from ..columns import Mask, Rows
+from ..schema import EVENTS, MESSAGES, Kind, Provenance
+from ..trace import Trace
 
 
 class Level(StrEnum):

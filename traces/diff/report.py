@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from ..errors import TraceMismatch
+from ...errors import TraceMismatch
 
 
 class What(StrEnum):

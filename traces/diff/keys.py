@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .columns import Array, Column, Mask, Rows
-from .schema import Type
+from ..columns import Array, Column, Mask, Rows
+from ..schema import Type
 
 _MOST = 2**62
 

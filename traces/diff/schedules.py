@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from .align import align
-from .diff_report import Difference, TraceDiff, What
+from .report import Difference, TraceDiff, What
 
 
 class HasText(Protocol):

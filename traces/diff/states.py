@@ -8,10 +8,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from .columns import Array, Column, Mask, Rows
-from .diff_keys import codes, gather, pack, pair, unequal
-from .schema import DTYPES, Role
-from .trace import Trace, decode
+from ..columns import Array, Column, Mask, Rows
+from ..schema import DTYPES, Role
+from ..trace import Trace, decode
+from .keys import codes, gather, pack, pair, unequal
 
 # What of a state is compared besides its values, in the order in which it is told.
 COLUMNS = ("contributors", "dtype", "shape")

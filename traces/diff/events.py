@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..columns import Mask, Rows
+from ..schema import Kind
 from .align import align
-from .columns import Mask, Rows
-from .diff_calls import CommonCalls
-from .diff_keys import Pairs, codes, dense, pack, pair
-from .diff_select import Side
-from .schema import Kind
+from .calls import CommonCalls
+from .keys import Pairs, codes, dense, pack, pair
+from .select import Side
 
 # What a row's place in the plan is; times have no part in it.
 KEY = ("group_rank", "peer_group_rank", "channel", "tag")

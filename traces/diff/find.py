@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .columns import Mask, Rows
-from .diff_calls import CommonCalls, common_calls
-from .diff_events import EventPairs, pair_events
-from .diff_keys import pack, unequal
-from .diff_order import Place, Timeline
-from .diff_report import What
-from .diff_select import Side
-from .diff_states import (
+from ..columns import Mask, Rows
+from ..schema import Kind, When
+from .calls import CommonCalls, common_calls
+from .events import EventPairs, pair_events
+from .keys import pack, unequal
+from .order import Place, Timeline
+from .report import What
+from .select import Side
+from .states import (
     COLUMNS,
     StatePairs,
     Tolerance,
@@ -22,7 +23,6 @@ from .diff_states import (
     different_values,
     pair_states,
 )
-from .schema import Kind, When
 
 # Columns that say what was asked for; on messages they would repeat the call's.
 _CALL_COLUMNS = ("collective", "algorithm", "reduce_op", "root", "api", "is_async", "splits")

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .columns import Array, Mask, Rows
-from .diff_calls import NO_CALL, CommonCalls
-from .diff_select import Side
-from .schema import Kind
+from ..columns import Array, Mask, Rows
+from ..schema import Kind
+from .calls import NO_CALL, CommonCalls
+from .select import Side
 
 _END = 2**62
 

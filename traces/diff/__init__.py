@@ -10,13 +10,13 @@ the interleaving of independent events are equal. A is what was expected, B what
 
 from __future__ import annotations
 
-from .diff_describe import Describer
-from .diff_find import Finder
-from .diff_report import Difference, TraceDiff, What
-from .diff_schedules import HasText, diff_schedules
-from .diff_select import Level, Side, select, world_size
-from .diff_states import Tolerance, Values
-from .trace import Trace
+from ..trace import Trace
+from .describe import Describer
+from .find import Finder
+from .report import Difference, TraceDiff, What
+from .schedules import HasText, diff_schedules
+from .select import Level, Side, select, world_size
+from .states import Tolerance, Values
 
 
 def diff(

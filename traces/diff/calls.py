@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..columns import Rows
+from ..schema import Provenance
+from ..trace import Group
 from .align import align
-from .columns import Rows
-from .diff_keys import pack
-from .diff_select import Side
-from .schema import Provenance
-from .trace import Group
+from .keys import pack
+from .select import Side
 
 NO_CALL = -1  # number of the call of a row that is outside of one
 

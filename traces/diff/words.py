@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Array
-from .diff_states import Tolerance, Values, close
-from .schema import Kind, Role, When
-from .trace import Trace
+from ..columns import Array
+from ..schema import Kind, Role, When
+from ..trace import Trace
+from .states import Tolerance, Values, close
 
 _OF_CALL = {
     "collective": "the call is",

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .diff_find import Batch, Finder
-from .diff_order import joined
-from .diff_report import Difference, What
-from .diff_words import (
+from ..trace import Trace
+from .find import Batch, Finder
+from .order import joined
+from .report import Difference, What
+from .words import (
     column_sentence,
     contributors_sentence,
     lone_call,
@@ -20,7 +21,6 @@ from .diff_words import (
     values_sentence,
     where,
 )
-from .trace import Trace
 
 _LONE = {
     What.GROUP: lone_group,
