@@ -18,6 +18,7 @@ import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html
@@ -291,11 +292,11 @@ def serve(
 def _opening(library: Library, first: str | os.PathLike[str] | None) -> str:
     """Return the address of the trace to show first; empty for the start page."""
     if library.only is not None:
-        return f"trace/{library.only}"
+        return f"trace/{quote(library.only)}"
     if first is None:
         return ""
     try:
         name = Path(first).resolve().relative_to(library.root).as_posix()
     except ValueError:
         return ""
-    return f"trace/{name}" if format_of(Path(first)) is not None else ""
+    return f"trace/{quote(name)}" if format_of(Path(first)) is not None else ""

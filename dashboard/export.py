@@ -19,7 +19,7 @@ from ..traces.atomic import replacing
 from ..traces.trace import Trace
 from .film import Film
 from .film import film as make_film
-from .thumbnail import thumbnail as thumbnail
+from .views.thumbnail import thumbnail as thumbnail
 
 Progress = Callable[[int, int], None]
 SUFFIXES = (".html", ".gif", ".mp4", ".png", ".svg")

@@ -313,11 +313,11 @@ def film(
 
     story = tell(trace, call, topology=topology)
     if view == "simple":
-        from . import simple
+        from .views import simple
 
         return simple.build(story)
     if view == "full":
-        from . import full
+        from .views import full
 
         return full.build(story)
     raise ValueError(f"unknown view {view!r}; known: simple, full")

@@ -36,7 +36,7 @@ from ..units import format_bytes
 from .facts import Facts, facts
 from .film import Film, film
 from .story import Story, tell
-from .thumbnail import thumbnail
+from .views.thumbnail import thumbnail
 
 T = TypeVar("T")
 

@@ -189,6 +189,7 @@
     if (!root || !where) return none();
     const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
     try {
+      if (!where.url) throw new Error(where.words);
       const film = await fetchFilm(where.url);
       root.dataset.error = "";
       if (players.preview?.root === root) {

@@ -28,6 +28,8 @@ TOPOLOGIES = (
     "two-level:2x4:100GB/s,1us:10GB/s,5us",
 )
 DEBOUNCE_MS = 150
+# Ranks that can still be told apart in the panel's small picture.
+PREVIEW_UP_TO = 16
 FIELDS = ("collective", "algorithm", "ranks", "bytes", "topology")
 
 
@@ -165,6 +167,13 @@ def panel() -> Component:
     )
 
 
+def _preview(spec: Spec, address: str) -> dict[str, Any]:
+    if spec.ranks > PREVIEW_UP_TO:
+        words = f"The small picture shows up to {PREVIEW_UP_TO} ranks; the player shows them all."
+        return {"url": None, "words": words}
+    return {"url": f"/film/simple/0/{address}", "panels": ["stage"]}
+
+
 def bars(others: tuple[tuple[str, int], ...], chosen: str | None) -> list[Component]:
     """Return one line an algorithm: name, bar, time."""
     longest = max((time_ns for _, time_ns in others), default=0) or 1
@@ -235,7 +244,7 @@ def register(app: Dash) -> None:
         return [
             *shown,
             "sim-preview",
-            {"url": f"/film/simple/0/{address}", "panels": ["stage"]},
+            _preview(spec, address),
             format_ns(found.time_ns),
             format_ns(found.bound_ns),
             format_Bps(found.busbw_Bps),

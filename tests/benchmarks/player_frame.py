@@ -23,6 +23,7 @@ FILMS = (
     ("ring of 8, barcodes", "all_reduce:ring:8:64MiB", "simple"),
     ("tree of 8", "all_reduce:tree:8", "simple"),
     ("ring of 8, full view", "all_reduce:ring:8:64MiB", "full"),
+    ("ring of 64", "all_reduce:ring:64:64MiB", "simple"),
 )
 MEASURE = """async ([bytes, frames]) => {
   document.body.innerHTML = '<div id="root" style="width:1280px"></div>';

@@ -8,7 +8,7 @@ import pytest
 
 from chunkscope.dashboard import scene
 from chunkscope.dashboard.film import Film, film
-from chunkscope.dashboard.metrics import text_width
+from chunkscope.dashboard.views.metrics import text_width
 from chunkscope.traces.trace import Trace
 
 Make = Callable[..., Trace]

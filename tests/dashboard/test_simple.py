@@ -9,10 +9,10 @@ import pytest
 
 from chunkscope.dashboard import scene
 from chunkscope.dashboard.film import Film, film
-from chunkscope.dashboard.metrics import text_width
-from chunkscope.dashboard.numbers import short
 from chunkscope.dashboard.scene import Prim
 from chunkscope.dashboard.theme import PALETTES, contrast
+from chunkscope.dashboard.views.metrics import text_width
+from chunkscope.dashboard.views.numbers import short
 from chunkscope.traces.trace import Trace
 
 Make = Callable[..., Trace]

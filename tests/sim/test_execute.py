@@ -67,12 +67,12 @@ def all_reduce_in_lanes(name: str) -> list[str]:
     """Chunks of several megabytes are cut into parts that are under way at once."""
     import chunkscope.sim.plan as plan
 
-    plan.SEGMENT_BYTES = 64 << 10
+    usual, plan.SEGMENT_BYTES = plan.SEGMENT_BYTES, 64 << 10
     plan.plan_call.cache_clear()
     try:
         return all_reduce_by(name, (300_000, 300_007))
     finally:
-        plan.SEGMENT_BYTES = 8 << 20
+        plan.SEGMENT_BYTES = usual
         plan.plan_call.cache_clear()
 
 
@@ -380,12 +380,12 @@ def test_diff_would_see_a_changed_value(pools: dict[int, Ranks], tmp_path: Path)
 def in_lanes_recorded() -> None:
     import chunkscope.sim.plan as plan
 
-    plan.SEGMENT_BYTES = 16 << 10
+    usual, plan.SEGMENT_BYTES = plan.SEGMENT_BYTES, 16 << 10
     plan.plan_call.cache_clear()
     try:
         executed_sized("all_reduce", "ring", 40_000)
     finally:
-        plan.SEGMENT_BYTES = 8 << 20
+        plan.SEGMENT_BYTES = usual
         plan.plan_call.cache_clear()
 
 

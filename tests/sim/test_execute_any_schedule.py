@@ -12,9 +12,9 @@ import torch.distributed as dist
 
 import chunkscope
 from chunkscope.errors import ScheduleError
-from chunkscope.sim.topology import parse
 from chunkscope.sim.replay import simulate
 from chunkscope.sim.schedule import Schedule, Transfer
+from chunkscope.sim.topology import parse
 from chunkscope.sim.values import default_inputs
 from chunkscope.sim.verify import verify
 from chunkscope.traces.record.ranks import Ranks
@@ -126,14 +126,15 @@ def run(schedules: list[Schedule], count: int, segment_bytes: int) -> None:
     import chunkscope.sim.program as program
     from chunkscope.sim.execute import run_with_default_inputs
 
+    usual = plan.SEGMENT_BYTES, program.LEAST_TO_CUT_BYTES
     plan.SEGMENT_BYTES = segment_bytes
-    program.LEAST_TO_CUT_BYTES = min(segment_bytes, 64 << 10)
+    program.LEAST_TO_CUT_BYTES = min(segment_bytes, usual[1])
     plan.plan_call.cache_clear()
     try:
         for schedule in schedules:
             run_with_default_inputs(schedule.bind(count, "int32"), "SUM")
     finally:
-        plan.SEGMENT_BYTES, program.LEAST_TO_CUT_BYTES = 8 << 20, 64 << 10
+        plan.SEGMENT_BYTES, program.LEAST_TO_CUT_BYTES = usual
         plan.plan_call.cache_clear()
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ..traces.trace import Trace
+from ...traces.trace import Trace
+from ..film import Film, Step
+from ..reel import Reel
+from ..story import Story, tell
+from ..theme import THEMES
 from .cellview import Form
-from .film import Film, Step
 from .frame import meta
 from .full import FullCells
 from .layout import Box, columns_of, family, ring, tree
 from .movers import Movers, Pen
 from .numbers import plain
 from .pace import HOLD_S, by_steps, clock_of
-from .reel import Reel
-from .story import Story, tell
-from .theme import THEMES
 from .tiles import patch, put
 
 SIZE = (500, 335)
@@ -54,7 +54,7 @@ def thumbnail(trace: Trace, theme: str = "light") -> str:
     Raises:
         ValueError: The trace has no collective call, or the theme is unknown.
     """
-    from .paint.svg import svg
+    from ..paint.svg import svg
 
     if theme not in THEMES:
         raise ValueError(f"unknown theme {theme!r}; known: {', '.join(THEMES)}")

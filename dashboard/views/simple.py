@@ -6,17 +6,17 @@ Where only the call is known, `textbook` draws it instead.
 
 from __future__ import annotations
 
+from ..film import FOREVER, Film
+from ..reel import Reel
+from ..story import Story
 from . import frame, sentences, words
 from .cellview import Cells
-from .film import FOREVER, Film
 from .frame import STAGE
 from .layout import Box, Family, Layout, columns_of, family, ring, tree
 from .legend import column as legend_column
 from .legend import row as legend_row
 from .movers import Movers
 from .pace import Pace, by_steps, film_steps
-from .reel import Reel
-from .story import Story
 
 INNER = Box(52, 144, 1176, 405)  # room of the cards, above the legend
 TREE = Box(52, 148, 1176, 446)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..traces.schema import Role, When
-from ..traces.trace import Trace
+from ...traces.schema import Role, When
+from ...traces.trace import Trace
+from . import Content, Values
 from .pairing import Flight, Part
-from .story import Content, Values
 
 # More numbers than this are not kept: no view shows them.
 MOST_VALUES = 4096

@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .reel import Reel, Span
-from .story import Mark
-from .theme import N_RAMP, edge, hue, ink_edge
+from ..reel import Reel, Span
+from ..story import Mark
+from ..theme import N_RAMP, edge, hue, ink_edge
 
 # A bar has a stripe a rank up to so many ranks.
 MOST_STRIPES = 16

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..units import format_Bps
+from ...units import format_Bps
+from ..film import FOREVER, Film
+from ..reel import Reel
+from ..story import Story
 from . import frame, sentences, words
 from .cellview import Cells, Form
-from .film import FOREVER, Film
 from .gantt import Gantt
 from .layout import Box, Layout, columns_of, family, ring, tree
 from .metrics import text_width
 from .movers import Movers, Pen
 from .pace import STEP_S, Pace, film_steps, linear
-from .reel import Reel
 from .statetable import StateTable, flight, legend
-from .story import Story
 from .tiles import Look
 
 STAGE = Box(24, 64, 800, 356)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .story import Mark, Message, Story
+from ..story import Mark, Message, Story
 from .words import combines, count, rank, result, results
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..reel import Span
+from ..story import Values
 from .metrics import text_width
 from .numbers import plain
-from .reel import Span
-from .story import Values
 
 TOP, BOTTOM = 160, 520  # room of the cards
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..reel import Reel
+from ..story import Mark
 from . import words
 from .cellview import Cells
 from .metrics import text_width
-from .reel import Reel
-from .story import Mark
 from .tiles import Look, arriving, patch, put, tile
 
 ORDER = (Mark.OWN, Mark.PARTIAL, Mark.COMPLETE, Mark.PASSED, Mark.EMPTY, Mark.UNKNOWN)

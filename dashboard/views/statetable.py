@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..units import format_bytes
+from ...units import format_bytes
+from ..film import FOREVER
+from ..reel import Reel, Span
+from ..story import Cell, Change, Mark, Message
+from ..theme import edge, hue
 from . import words
 from .cellview import Cells
-from .film import FOREVER
 from .layout import Box
 from .legend import samples
-from .reel import Reel, Span
-from .story import Cell, Change, Mark, Message
-from .theme import edge, hue
 from .tiles import Look, arriving, patch, put, tile
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ..sim.collectives import COLLECTIVES, Collective
+from ...sim.collectives import COLLECTIVES, Collective
 
 if TYPE_CHECKING:
-    from ..sim.topology import Topology
-    from ..traces.trace import Call, Site, Trace
+    from ...sim.topology import Topology
+    from ...traces.trace import Call, Site, Trace
 
 Values = tuple[float, ...]
 

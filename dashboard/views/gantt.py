@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..film import FOREVER, MOTION
+from ..reel import Reel
+from ..scene import film_s
+from ..story import Mark, Message, Story
+from ..story.holdings import mark_of
 from . import words
-from .film import FOREVER, MOTION
-from .holdings import mark_of
 from .layout import Box
 from .pace import Pace, seen
-from .reel import Reel
-from .scene import film_s
-from .story import Mark, Message, Story
 from .tiles import share_token
 
 HEAD = 34.0  # above the rows

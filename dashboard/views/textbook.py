@@ -10,15 +10,15 @@ import math
 from pathlib import PurePath
 from typing import Any
 
+from ..film import FOREVER, Film, Step
+from ..reel import Reel, Span
+from ..story import Mark, Place, Story, Values
 from . import frame, sentences, words
-from .film import FOREVER, Film, Step
 from .frame import STAGE
 from .layout import Box, slanting
 from .metrics import fit, text_width
 from .numbers import plain
 from .pace import HOLD_S, Pace, clock_of
-from .reel import Reel, Span
-from .story import Mark, Place, Story, Values
 from .tensors import BOTTOM, NARROW, TOP, WIDE, Form, fitted
 from .tiles import Look, arrowhead, patch, put, tile
 

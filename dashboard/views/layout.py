@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from .story import Story
+from ..story import Story
 
 Point = tuple[float, float]
 Links = Sequence[tuple[int, int]]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ..film import FOREVER, MOTION
+from ..reel import Reel
+from ..scene import format_ns
+from ..story import Story
 from . import words
-from .film import FOREVER, MOTION
 from .metrics import text_width
 from .pace import Pace
-from .reel import Reel
-from .scene import format_ns
-from .story import Story
 
 W, H = 1280, 720
 LEFT, RIGHT = 24, 1256

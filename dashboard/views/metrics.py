@@ -5,7 +5,7 @@ text_width("Rank 3", 24, 700)     # 82.2 px
 
 from __future__ import annotations
 
-from .theme import MONO_EM
+from ..theme import MONO_EM
 
 # Advance widths of Inter 4.1 at optical size 22, in thousandths of an em, characters 32 to 126.
 # Source: the font's hmtx table.

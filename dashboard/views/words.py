@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..units import format_bytes
-from .story import Mark, Message, Story
-from .theme import MONO_EM
+from ...units import format_bytes
+from ..story import Mark, Message, Story
+from ..theme import MONO_EM
 
 if TYPE_CHECKING:
     from .cellview import Cells

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..traces.schema import Kind
-from ..traces.trace import Trace
+from ...traces.schema import Kind
+from ...traces.trace import Trace
 
 
 @dataclass(slots=True)

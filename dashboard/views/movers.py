@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ..film import FOREVER, MOTION
+from ..reel import Reel, Span
+from ..story import Message
 from . import words
 from .cellview import Cells
-from .film import FOREVER, MOTION
 from .layout import AIR, Layout, Point, along, lengths
 from .metrics import text_width
-from .reel import Reel, Span
-from .story import Message
 from .tiles import Shape, arrowhead, put
 
 # Begin, end and time of a straight piece of a way, and whether the motion is eased.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .film import FOREVER, Clock, Step
+from ..film import FOREVER, Clock, Step
+from ..reel import Span
+from ..story import Change, Message, Story
 from .numbers import time_unit
-from .reel import Span
-from .story import Change, Message, Story
 
 HOLD_S = 1.5  # how long the first and the last picture stand still
 STEP_S = 1.2

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ScheduleError
-from ..sim.schedule import Schedule
-from ..sim.topology import Topology
-from ..traces.schema import Kind, Role, Status
-from ..traces.trace import Call, Trace
+from ...errors import ScheduleError
+from ...sim.schedule import Schedule
+from ...sim.topology import Topology
+from ...traces.schema import Kind, Role, Status
+from ...traces.trace import Call, Trace
+from . import Beat, Content, Message, Piece, Place, Story
 from .holdings import Slot, cells, divided, replay
 from .pairing import Flight, flights, levels
 from .recorded import Recorded
-from .story import Beat, Content, Message, Piece, Place, Story
 
 
 class Telling:
@@ -117,7 +117,7 @@ class Telling:
         numbers = [column[row] for row in self.calling if column[row] is not None]
         if not numbers:
             return None
-        from ..sim.text import parse
+        from ...sim.text import parse
 
         try:
             schedule = parse(self.trace.meta.schedules[numbers[0]])
@@ -156,7 +156,7 @@ class Telling:
 
     @cached_property
     def _kind_reduces(self) -> bool:
-        from ..sim.collectives import COLLECTIVES
+        from ...sim.collectives import COLLECTIVES
 
         kind = COLLECTIVES.get(self.call.collective)
         return kind is not None and kind.reduces
@@ -336,7 +336,7 @@ class Telling:
     def _phase_names(self, reducing: Sequence[bool]) -> tuple[str, ...]:
         """Return the names of the two halves of an all_reduce that has two."""
         if self.schedule is not None:
-            from ..sim.library import phases
+            from ...sim.library import phases
 
             told = phases(self.schedule)
             if len(told) == 2 and [k for k, _ in groupby(reducing)] == [True, False]:

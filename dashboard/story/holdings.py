@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .story import Cell, Change, Content, Mark, Message, Piece, Values
+from . import Cell, Change, Content, Mark, Message, Piece, Values
 
 Slot = tuple[int, int]  # place, slot
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ..film import FOREVER
+from ..reel import Reel
+from ..story import Cell, Change, Content, Mark, Message, Story
+from ..story.holdings import mark_of
+from ..theme import MONO_EM
 from . import words
-from .film import FOREVER
-from .holdings import mark_of
 from .layout import Box, Layout
 from .metrics import text_width
 from .numbers import short
 from .pace import Pace
-from .reel import Reel
-from .story import Cell, Change, Content, Mark, Message, Story
-from .theme import MONO_EM
 from .tiles import Look, Shape, arriving, patch, put, tile, token
 
 # Numbers are written where a rank holds at most so many.
