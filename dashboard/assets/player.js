@@ -170,6 +170,7 @@
         if (!wanted[c.panel[row]]) continue;
         (c.kind[row] === PICK ? this.picks : this.rows[c.layer[row]]).push(row);
       }
+      this.busy = buckets(c, this.rows[MOTION], film.duration);
       // The moments at which the state layer changes.
       const moments = new Set();
       for (const row of this.rows[STATE]) moments.add(c.t0[row]).add(c.t1[row]);
@@ -232,7 +233,8 @@
       context.lineJoin = "miter";
       this.worn = -1;
       const c = this.film.columns;
-      for (const row of this.rows[layer]) {
+      const rows = layer === MOTION ? this.busy(t) : this.rows[layer];
+      for (const row of rows) {
         if (c.t0[row] <= t && t < c.t1[row]) this.prim(context, row, t);
       }
       context.globalAlpha = 1;
@@ -334,6 +336,19 @@
   }
 
   const ANCHORS = { start: "left", middle: "center", end: "right" };
+
+  /* Return a function from a moment to the rows that may show then, in the order of the film: of
+     ten thousands, a frame looks at those of its 1/256 of the film alone. */
+  function buckets(c, rows, duration) {
+    const n = 256;
+    const of = (t) => clamp(Math.floor((t / duration) * n), 0, n - 1);
+    const lists = Array.from({ length: n }, () => []);
+    for (const row of rows) {
+      const last = of(c.t1[row]);
+      for (let k = of(c.t0[row]); k <= last; k++) lists[k].push(row);
+    }
+    return (t) => lists[of(t)];
+  }
 
   /* Return the part of the frame that a pane shows: its panels, or the frame above the bar. */
   function crop(film, framed, whole, hasBar, inset) {

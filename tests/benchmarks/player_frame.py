@@ -34,7 +34,8 @@ MEASURE = """async ([bytes, frames]) => {
     return times.sort((a, b) => a - b);
   };
   const share = (times, q) => times[Math.min(times.length - 1, Math.floor(q * times.length))];
-  const frame = cost(Array.from({ length: frames }, (_, k) => (k / frames) * duration));
+  // As played: 60 frames a second, from the middle of the film on.
+  const frame = cost(Array.from({ length: frames }, (_, k) => (duration / 2 + k / 60) % duration));
   const jump = cost(Array.from({ length: 60 }, (_, k) => ((k * 37) % 60 / 60) * duration));
   player.destroy();
   return [share(frame, 0.5), share(frame, 0.95), share(jump, 0.5), share(jump, 0.95)];
