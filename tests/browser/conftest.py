@@ -26,7 +26,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 60_000
 
 
 @dataclass
