@@ -171,6 +171,8 @@ class _Call:
                 self._issue(actions)
             else:
                 self._finish(actions)
+        if not self.plan.is_batched:
+            _kept_room[:] = [self.room]
         if self.output is None:
             return
         if self.plan.op == "AVG" and self.plan.bound.schedule.kind.reduces:
@@ -201,7 +203,7 @@ class _Call:
         scratch = given.new_empty(program.scratch_elements)
         self.buffers = (given.clone() if program.writes_input else given, result, scratch)
         size = program.staging_elements
-        room = given.new_empty(program.n_staging * size)
+        room = self.room = _take_room(given, program.n_staging * size)
         self.staging = [room[k * size : (k + 1) * size] for k in range(program.n_staging)]
         return result
 
@@ -301,6 +303,20 @@ class _Call:
                     view.copy_(data)
             if log is not None:
                 log.written(action, part, slots)
+
+
+# Staging memory of the last call: fresh memory would cost a page fault every 4 KB.
+_kept_room: list[Tensor] = []
+
+
+def _take_room(like: Tensor, elements: int) -> Tensor:
+    """Return memory for so many elements, that of the last call where it fits."""
+    try:
+        room = _kept_room.pop()
+    except IndexError:
+        return like.new_empty(elements)
+    fits = room.dtype == like.dtype and room.device == like.device and len(room) >= elements
+    return room if fits else like.new_empty(elements)
 
 
 def _tag(action: Action) -> int:
