@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .console import Commands, parse_size, print_summary, print_table, unused
+from .errors import MissingExtra
 from .units import format_Bps, format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -450,7 +451,12 @@ def _write(trace: Trace, path: Path) -> None:
 
 
 def _serve(path: Path, *, host: str = "127.0.0.1", port: int = 8050, browser: bool = True) -> None:
-    from .dashboard.app import serve
+    try:
+        from .dashboard.app import serve
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("chunkscope"):
+            raise
+        raise MissingExtra("The dashboard's pages", "dashboard", error.name) from None
 
     # What the commands wrote is shown with its neighbours, one click away; of any other place only
     # what was asked for.
