@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -461,7 +462,8 @@ def _serve(path: Path, *, host: str = "127.0.0.1", port: int = 8050, browser: bo
     # What the commands wrote is shown with its neighbours, one click away; of any other place only
     # what was asked for.
     folder, first = (OUT, path) if OUT.resolve() in path.resolve().parents else (path, None)
-    serve(folder, first=first, host=host, port=port, open_browser=browser, say=click.echo)
+    with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends, whatever it is doing
+        serve(folder, first=first, host=host, port=port, open_browser=browser, say=click.echo)
 
 
 def _summarise(trace: Trace, path: Path, following: str, *, err: bool = False) -> None:
