@@ -55,6 +55,13 @@ size = click.option(
     help="Whole data, as 64MiB, 1e9 or 16.",
 )
 topology = click.option("--topology", metavar="TEXT", help="Such as ring:100GB/s,1us or star.")
+policy = click.option(
+    "--policy",
+    type=click.Choice(["dataflow", "rank_step", "lockstep"]),
+    default="dataflow",
+    show_default=True,
+    help="When a message may start.",
+)
 output = click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 opens = click.option("--open", "opens", is_flag=True, help="Open the result in the dashboard.")
@@ -107,12 +114,7 @@ def demo(no_browser: bool, port: int) -> None:
 @main.command()
 @plan
 @topology
-@click.option(
-    "--policy",
-    type=click.Choice(["dataflow", "rank_step", "lockstep"]),
-    default="dataflow",
-    show_default=True,
-)
+@policy
 @output
 @as_json
 @opens
@@ -309,13 +311,7 @@ def list_(collective: str | None, as_json: bool) -> None:
 @click.argument("schedule")
 @ranks
 @click.option("--root", type=int, help="Rank of the root (0 if there must be one).")
-@click.option(
-    "--policy",
-    type=click.Choice(["dataflow", "rank_step", "lockstep"]),
-    default="dataflow",
-    show_default=True,
-    help="Order to look for deadlocks in.",
-)
+@policy
 @as_json
 def verify(schedule: str, ranks: int, root: int | None, policy: Policy, as_json: bool) -> None:
     """Check a schedule symbolically.

@@ -9,7 +9,9 @@ A cell that is not there is None when read alone, and False in `valid` when a wh
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -272,3 +274,15 @@ class Table:
             else:
                 columns[spec.name] = Column.build(spec.type, given, n)
         return Table(columns, n)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Hold Python's cycle collector while millions of rows without cycles are decoded."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -10,10 +10,8 @@ bytes are base64, its first values numbers. NaN and infinities are the strings N
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
@@ -23,7 +21,7 @@ import numpy as np
 
 from ..errors import ChunkscopeError, TraceFormatError
 from .atomic import replacing
-from .columns import Array, Column, Table
+from .columns import Array, Column, Table, no_collection
 from .fold import NO_BOOL, NO_FLOAT, NO_INT, Folder
 from .metadata import meta_from_json, meta_to_json
 from .numbers import from_numbers, to_numbers
@@ -168,7 +166,7 @@ def read(path: Path) -> Trace:
     Raises:
         TraceFormatError: The file is damaged, newer, or no trace; with file, line and field.
     """
-    with path.open("rb") as file, _no_collection():
+    with path.open("rb") as file, no_collection():
         n_events, meta = _header(file, str(path))
         events, states = Folder(EVENTS), Folder(_STATE_SPECS)
         counts: list[Array] = []
@@ -209,18 +207,6 @@ def _first_as_bytes(rows: list[Any], states: list[Any], path: str, line: int) ->
             ) from None
         for number, row in enumerate(rows):  # find the line
             _first_as_bytes([row], row.states, path, line + number)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hold Python's cycle collector: decoded rows have no cycles, and its search costs more."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _header(file: BinaryIO, path: str) -> tuple[int, Meta]:

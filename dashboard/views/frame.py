@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ..film import FOREVER, MOTION
+from ..film import FOREVER, MOTION, Film, Step
 from ..reel import Reel
 from ..scene import format_ns
 from ..story import Story
@@ -274,6 +274,39 @@ def _skip(
     reel.poly([(back, cy - half), (tip, cy), (back, cy + half)], fill=ink, during=during)
     w = 3.5 * scale
     reel.rect(tip - w / 2 + way * 0.5, cy - half, w, 2 * half, fill=ink, radius=1, during=during)
+
+
+def step_name(story: Story, k: int) -> str:
+    """Return a step's number as people count."""
+    return f"Step {k + 1} of {len(story.steps)}"
+
+
+def film(
+    reel: Reel, view: str, story: Story, pace: Pace, told: Sequence[str], **about: Any
+) -> Film:
+    """Return the film of a view that is drawn.
+
+    Args:
+        reel: What was drawn.
+        view: Name of the view.
+        story: What it tells.
+        pace: How its time runs.
+        told: A sentence a step.
+        about: More for `meta`.
+    """
+    beats = zip(pace.steps, story.steps, told, strict=True)
+    return reel.film(
+        size=(W, H),
+        view=view,
+        duration_s=pace.duration_s,
+        steps=[
+            Step(start, end, step_name(story, k), beat.phase, text)
+            for k, ((start, end), beat, text) in enumerate(beats)
+        ],
+        phases=story.phases,
+        clock=pace.clock,
+        meta=meta(story, **about),
+    )
 
 
 def meta(story: Story, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from .gantt import Gantt
 from .layout import Box, Layout, columns_of, family, ring, tree
 from .metrics import text_width
 from .movers import Movers, Pen
-from .pace import STEP_S, Pace, film_steps, linear
+from .pace import STEP_S, Pace, linear
 from .statetable import StateTable, flight, legend
 from .tiles import Look
 
@@ -90,25 +90,7 @@ def build(story: Story) -> Film:
     frame.plate(reel, "legend", *LEGEND, radius=10)
     legend(reel, view, LEGEND)
     frame.bar(reel, pace, _pieces(story, pace), story.phases, form=frame.LOW)
-    steps = film_steps(
-        pace,
-        [_step_name(story, k) for k in range(len(story.steps))],
-        [beat.phase for beat in story.steps],
-        told,
-    )
-    return reel.film(
-        size=(frame.W, frame.H),
-        view="full",
-        duration_s=pace.duration_s,
-        steps=steps,
-        phases=story.phases,
-        clock=pace.clock,
-        meta=frame.meta(story, subtitle=words.subtitle(story)),
-    )
-
-
-def _step_name(story: Story, k: int) -> str:
-    return f"Step {k + 1} of {len(story.steps)}"
+    return frame.film(reel, "full", story, pace, told, subtitle=words.subtitle(story))
 
 
 def _pieces(story: Story, pace: Pace) -> list[tuple[float, float, int]]:
@@ -135,7 +117,7 @@ def _header(reel: Reel, story: Story, pace: Pace) -> list[str]:
     n = len(story.steps)
     shown = [(words.plural(n, "step"), -FOREVER, pace.steps[0][0] if n else FOREVER)]
     for k, (start, end) in enumerate(pace.steps):
-        shown.append((_step_name(story, k), start, end if k < n - 1 else FOREVER))
+        shown.append((frame.step_name(story, k), start, end if k < n - 1 else FOREVER))
     for text, start, end in shown:
         reel.text(822, 32, text, size=16, weight=600, fill="ink", anchor="end", during=(start, end))
     reel.text(822, 52, f"t = {{}} {pace.clock.unit}", size=13, font="mono", fill="muted",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..film import FOREVER, Clock, Step
+from ..film import FOREVER, Clock
 from ..reel import Span
 from ..story import Change, Message, Story
 from .numbers import time_unit
@@ -104,11 +104,3 @@ def linear(story: Story, *, length_s: float) -> Pace:
     over = HOLD_S + length_s * seen(story)
     clock = clock_of([HOLD_S, over], [0.0, float(story.duration_ns)], story.duration_ns, 1)
     return Pace(steps, flights, end, end + HOLD_S, clock)
-
-
-def film_steps(
-    pace: Pace, names: Sequence[str], phases: Sequence[int | None], sentences: Sequence[str]
-) -> list[Step]:
-    """Return the film's steps from their names, phases and sentences."""
-    rows = zip(pace.steps, names, phases, sentences, strict=True)
-    return [Step(s[0], s[1], name, phase, text) for s, name, phase, text in rows]

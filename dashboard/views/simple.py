@@ -16,7 +16,7 @@ from .layout import Box, Family, Layout, columns_of, family, ring, tree
 from .legend import column as legend_column
 from .legend import row as legend_row
 from .movers import Movers
-from .pace import Pace, by_steps, film_steps
+from .pace import Pace, by_steps
 
 INNER = Box(52, 144, 1176, 405)  # room of the cards, above the legend
 TREE = Box(52, 148, 1176, 446)
@@ -42,21 +42,7 @@ def build(story: Story) -> Film:
     reel.panel("legend", STAGE[0], STAGE[1] + 440, STAGE[2], 48)
     (legend_row if found is None else legend_column)(reel, view)
     _bar(reel, story, pace)
-    steps = film_steps(
-        pace,
-        [_step_name(story, k) for k in range(len(story.steps))],
-        [beat.phase for beat in story.steps],
-        told,
-    )
-    return reel.film(
-        size=(frame.W, frame.H),
-        view="simple",
-        duration_s=pace.duration_s,
-        steps=steps,
-        phases=story.phases,
-        clock=pace.clock,
-        meta=frame.meta(story),
-    )
+    return frame.film(reel, "simple", story, pace, told)
 
 
 def _ring(view: Cells) -> Layout:
@@ -76,17 +62,13 @@ def _tree(view: Cells, found: Family) -> Layout:
     return tree(found, TREE, block_w, block_h, NAME_W)
 
 
-def _step_name(story: Story, k: int) -> str:
-    return f"Step {k + 1} of {len(story.steps)}"
-
-
 def _words(reel: Reel, story: Story, pace: Pace, *, numbers: bool) -> list[str]:
     """Draw header and caption; return each step's sentence."""
     n = len(story.steps)
     told = [sentences.sentence(story, k, numbers=numbers) for k in range(n)]
     progress = [(words.plural(n, "step"), -FOREVER, pace.steps[0][0] if n else FOREVER)]
     for k, (start, end) in enumerate(pace.steps):
-        progress.append((_step_name(story, k), start, end if k < n - 1 else FOREVER))
+        progress.append((frame.step_name(story, k), start, end if k < n - 1 else FOREVER))
     frame.header(reel, story, progress)
     phases = []
     for k, name in enumerate(story.phases):

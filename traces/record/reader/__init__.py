@@ -11,17 +11,15 @@ record is refused.
 
 from __future__ import annotations
 
-import gc
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from ....errors import TraceFormatError
+from ...columns import no_collection
 from ...metadata import meta_from_json
 from ...trace import Meta, Trace
 from ...validate import check_version
@@ -48,20 +46,8 @@ def read_recording(folder: Path) -> Trace:
     paths = list(folder.glob("*" + RECORDS))
     if not paths:
         raise TraceFormatError("no recording: there is no *.rec.jsonl in it", file=str(folder))
-    with _no_collection():
+    with no_collection():
         return assemble(folder, [_parse(path) for path in paths], meta)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector from walking millions of records, none of which is garbage."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _read_run(folder: Path) -> Meta | None:
