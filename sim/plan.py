@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..errors import ScheduleError
 from .bind import BoundSchedule, Splits, bind
@@ -108,7 +110,7 @@ def _count(schedule: Schedule, place: int, elements: int, splits: Splits | None)
     """Return the elements of the whole data, from those of this rank's tensor or the splits."""
     kind = schedule.kind
     if splits is not None and kind.by_block:
-        sums = [sum(row) if isinstance(row, tuple) else int(row) for row in splits]  # type: ignore[arg-type]
+        sums = [int(np.sum(row)) for row in splits]
         return max(sums) if kind.receives == "transposed" else sum(sums)
     own = kind.sends if kind.has_input(place, schedule.root) else kind.receives
     return elements * schedule.group_size if own == "block" else elements
@@ -117,4 +119,8 @@ def _count(schedule: Schedule, place: int, elements: int, splits: Splits | None)
 def hashable(splits: Splits | None) -> Splits | None:
     if splits is None:
         return None
-    return tuple(tuple(row) if isinstance(row, Sequence) else int(row) for row in splits)  # type: ignore[return-value]
+    rows: Sequence[Any] = splits
+    frozen: tuple[Any, ...] = tuple(
+        tuple(row) if isinstance(row, Sequence) else int(row) for row in rows
+    )
+    return frozen

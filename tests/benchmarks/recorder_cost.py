@@ -2,7 +2,7 @@
 
 Run it:
 
-    python tests/benchmarks/bench_recorder_cost.py
+    python tests/benchmarks/recorder_cost.py
 
 One rank shows the main thread's CPU time a call, without the network's noise; two ranks show what a
 program feels. The parts of a run take turns many times, so that what else the machine does falls
