@@ -75,6 +75,21 @@ class Movers:
         self.dashed = dashed
         self.layout = layout
         self.lifts = lifts
+        self.beside = set() if lifts else self._second()
+
+    def _second(self) -> set[int]:
+        """Return the messages that set out while another one is on their way: they go beside it."""
+        second: set[int] = set()
+        busy: dict[tuple[int, int], tuple[float, int]] = {}
+        flights = sorted((f, k) for k, f in enumerate(self.view.pace.flights))
+        for (start, end), k in flights:
+            message = self.view.story.messages[k]
+            way = (message.src, message.dst)
+            until, other = busy.get(way, (start, k))
+            if start < until and other not in second:
+                second.add(k)
+            busy[way] = (max(end, until), k)
+        return second
 
     def draw(self, reel: Reel) -> None:
         """Draw all ways, messages and sums."""
@@ -140,6 +155,18 @@ class Movers:
             way = ((x + self.view.look.w / 2, y + self.view.look.h / 2), points[0], way[-1])
         return way
 
+    def _is_upright(self, message: Message) -> bool:
+        route = self.layout.routes[message.src, message.dst]
+        return abs(route[-1][1] - route[0][1]) >= abs(route[-1][0] - route[0][0])
+
+    def _aside(self, message: Message, way: tuple[Point, ...], size: Point) -> tuple[Point, ...]:
+        """Return a way moved away from the label of the message that is on it already."""
+        w, h = size
+        dx, dy = 0.0, 0.7 * h  # there is no room for a whole one
+        if self._is_upright(message):
+            dx, dy = (-w - 8 if way[0][0] < self.view.middle_x else w + 8), 0.0
+        return tuple((x + dx, y + dy) for x, y in way)
+
     def _cell_number(self, message: Message) -> int:
         slots = [cell.slot for cell in self.view.story.places[message.src].cells]
         slot = message.pieces[0].src_slot
@@ -150,6 +177,9 @@ class Movers:
         start, end = self.view.pace.flights[number]
         shapes, w, h = self.view.token(message)
         way = self._ends(message, w, h)
+        is_beside = number in self.beside
+        if is_beside:
+            way = self._aside(message, way, (w, h))
         over = end
         if message.t_end_ns is None:
             # Nobody saw it arrive: it stays half way.
@@ -161,10 +191,10 @@ class Movers:
         for k, (begin, goal, span) in enumerate(_legs(way, (start, over), lifts)):
             lifting = lifts and k == 0
             leg = (begin, goal, span, len(way) == 2)
-            self._leg(reel, shapes, (w, h), leg, None if lifting else tail, ref)
+            self._leg(reel, shapes, (w, h), leg, None if lifting or is_beside else tail, ref)
             if self.labels:
-                self._label(reel, message, (w, h), leg)
-            if not lifting:
+                self._label(reel, message, (w, h), leg, is_beside)
+            if not lifting and not is_beside:
                 during = (span[1], end)
                 reel.line(*tail, *goal, during=during, z=1, layer=MOTION, **self.trail)
                 tail = goal
@@ -172,7 +202,7 @@ class Movers:
             leg = (way[-1], way[-1], (over, end), False)
             self._leg(reel, shapes, (w, h), leg, None, ref)
             if self.labels:
-                self._label(reel, message, (w, h), leg)
+                self._label(reel, message, (w, h), leg, is_beside)
 
     def _leg(
         self,
@@ -192,7 +222,7 @@ class Movers:
         if tail is not None:
             reel.line(*tail, *begin, to=(*tail, *goal), during=span, ease=ease, z=1, **self.trail)
 
-    def _label(self, reel: Reel, message: Message, box: Point, leg: Leg) -> None:
+    def _label(self, reel: Reel, message: Message, box: Point, leg: Leg, is_beside: bool) -> None:
         """Write which chunk a barcode on its way is: above it, or beside where it goes upright."""
         (ax, ay), (bx, by), span, ease = leg
         size = self.pen.label
@@ -201,7 +231,8 @@ class Movers:
         route = self.layout.routes[message.src, message.dst]
         style: dict[str, Any] = {"size": size, "weight": 600, "fill": "ink", "z": 3,
                                  "during": span, "ease": ease}  # fmt: skip
-        if abs(route[-1][1] - route[0][1]) < abs(route[-1][0] - route[0][0]) and not self.lifts:
+        is_upright = self._is_upright(message)
+        if not is_upright and not self.lifts and not is_beside:
             up = h / 2 + 0.55 * size
             if bx < ax and (message.dst, message.src) in self.layout.routes:
                 up = -h / 2 - 1.15 * size  # the other way runs above
@@ -213,7 +244,7 @@ class Movers:
             ax, bx = (min(max(x, low + half), high - half) for x in (ax, bx))
             reel.text(ax, ay - up, text, to=(bx, by - up), anchor="middle", **style)
             return
-        right = ax < self.view.middle_x
+        right = (ax < self.view.middle_x) is not (is_beside and is_upright)
         shift = w / 2 + 0.66 * size if right else -w / 2 - 0.66 * size
         down = size / 3
         reel.text(ax + shift, ay + down, text, to=(bx + shift, by + down),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
 
 import pytest
 
+import chunkscope
 from chunkscope.dashboard import scene
 from chunkscope.dashboard.film import Film, film
+from chunkscope.dashboard.story import tell
 from chunkscope.dashboard.views.metrics import text_width
 from chunkscope.traces.trace import Trace
 
@@ -124,3 +128,26 @@ def test_the_same_message_has_one_key_in_all_panels(simulated: Make) -> None:
     assert sends["stage"]
     assert sends["stage"] == sends["flight"]
     assert sends["stage"] <= sends["gantt"]
+
+
+def test_two_messages_on_one_way_stand_side_by_side() -> None:
+    sample = Path(chunkscope.__file__).parent / "dashboard" / "samples" / "ring-4.jsonl"
+    trace = chunkscope.read(sample)
+    picture = film(trace, view="full")
+    messages = [m for m in tell(trace, trace.calls()[0]).messages if not m.local]
+    met = 0
+    for one, other in combinations(messages, 2):
+        start, end = max(one.t_start_ns, other.t_start_ns), min(one.t_end_ns, other.t_end_ns)
+        if (one.src, one.dst) != (other.src, other.dst) or end - start < 200_000:
+            continue
+        met += 1
+        moment = scene.film_s(picture.clock, (start + end) // 2)
+        moving = [
+            p.geometry
+            for p in scene.at(picture, moment)
+            if p.kind == "pick" and p.panel == "stage" and p.layer == 2
+        ]
+        assert len(moving) >= 2
+        for (ax, ay, *_), (bx, by, *_) in combinations(moving, 2):
+            assert abs(ax - bx) + abs(ay - by) > 20
+    assert met > 0
