@@ -173,8 +173,10 @@ def run(output: Path | None, as_json: bool, opens: bool, **words: Any) -> None:
 
     spec = _spec(words)
     path = output or _new_name("run", spec, "")
-    if not run_collective(spec, path):
+    folder = _folder_for(path)
+    if not run_collective(spec, folder):
         return  # another rank of the same job reports
+    _settle(folder, path)
     trace = _read(path)
     if as_json:
         click.echo(json.dumps({"output": str(path), "events": len(trace)}, indent=2))
@@ -209,7 +211,9 @@ def record(output: Path | None, state: str, opens: bool, command: tuple[str, ...
 
     script = Path(next(iter(command))).stem
     path = output or unused(OUT / f"record-{script}")
-    code = run_recorded(list(command), path, state=state)
+    folder = _folder_for(path)
+    code = run_recorded(list(command), folder, state=state)
+    _settle(folder, path)
     if path.exists():
         _summarise(_read(path), path, f"chunkscope open {path}", err=True)
     else:
@@ -415,6 +419,23 @@ def _describe(spec: Spec) -> str:
 def _new_name(verb: str, spec: Spec, suffix: str) -> Path:
     schedule = spec.schedule()
     return unused(OUT / f"{verb}-{schedule.collective}-{schedule.algorithm}-{spec.ranks}{suffix}")
+
+
+def _folder_for(path: Path) -> Path:
+    """Return the folder to record in: the path, or one beside it where it is a file's name."""
+    from .traces.files import FORMATS
+
+    is_file = any(path.suffix and path.suffix in form.suffixes for form in FORMATS)
+    return unused(path.with_suffix(".recording")) if is_file else path
+
+
+def _settle(folder: Path, path: Path) -> None:
+    """Write what was recorded in the folder to the path, if that is another one."""
+    import shutil
+
+    if folder != path and folder.exists():
+        _write(_read(folder), path)
+        shutil.rmtree(folder)
 
 
 def _fresh(folder: Path) -> Path:

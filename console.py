@@ -23,6 +23,8 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except ChunkscopeError as error:
             fail(str(error))
+        except BrokenPipeError:
+            raise  # the reader, such as head, has enough: click ends quietly
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             fail(f"{where}{error.strerror or error}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -142,3 +144,24 @@ def test_spec_writes_the_command_that_makes_it() -> None:
     spec = Spec("all_reduce", "tree", 8, size_bytes=64 * 2**20, topology="star")
     words = "chunkscope sim all_reduce -a tree -n 8 --bytes 64MiB --topology star"
     assert spec.command() == words
+
+
+@pytest.mark.ranks
+def test_run_into_a_file_leaves_the_file_alone() -> None:
+    output = chunkscope_("run", "all_reduce", "-n", "2", "-o", "ring.jsonl").output
+    assert "Wrote ring.jsonl" in output
+    assert [path.name for path in Path.cwd().iterdir()] == ["ring.jsonl"]
+    assert len(chunkscope.read("ring.jsonl").where(kind="send")) == 4
+
+
+def test_a_reader_that_has_enough_ends_show_quietly() -> None:
+    chunkscope_("sim", "all_reduce", "-n", "8", "-o", "run.jsonl")
+    done = subprocess.run(
+        f"{sys.executable} -m chunkscope show run.jsonl --limit 0 --json | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout
+    assert not done.stderr
