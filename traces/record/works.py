@@ -17,6 +17,7 @@ waits for those, for a limited time.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,6 @@ from .recorder import Recorder
 # Works kept at once for users who never wait; the oldest are let go.
 KEPT = 4096
 DRAIN_S = 5.0
-LEAVE_S = 0.1  # for a callback to leave Python after its last line
 
 
 class Open:
@@ -87,7 +87,9 @@ class Works:
     def __init__(self, report: Callable[[BaseException], None]) -> None:
         self._report = report
         self._kept: dict[int, Open] = {}
-        self._flying: dict[int, Any] = {}
+        # Callbacks that torch still holds. Once one is gone, its thread is done with Python for
+        # good: `discard` runs no bytecode, in which the thread could lose the interpreter.
+        self._flying: set[weakref.ref[Any]] = set()
         self._futures: dict[int, tuple[Any, Open]] = {}
         self._replaced: list[tuple[Any, str, Any]] = []
 
@@ -159,13 +161,11 @@ class Works:
             future = event.work.get_future()
         except RuntimeError:
             return False
-        key = id(event)
-        self._flying[key] = event.work
 
         def done(future: Any) -> None:
             self._end(event, future)
-            self._flying.pop(key, None)
 
+        self._flying.add(weakref.ref(done, self._flying.discard))
         future.add_done_callback(done)
         return True
 
@@ -175,14 +175,12 @@ class Works:
             future = event.work.get_future()
         except RuntimeError:
             return None
-        key = id(event)
-        self._flying[key] = event.work
 
         def done(future: Any) -> Any:
             self._end(event, future)
-            self._flying.pop(key, None)
             return future.value()
 
+        self._flying.add(weakref.ref(done, self._flying.discard))
         chained = future.then(done)
         c10d: Any = torch._C._distributed_c10d
         return c10d._create_work_from_future(chained).boxed()
@@ -192,13 +190,10 @@ class Works:
         return any(e.recorder is recorder and e.is_open for e in [*self._kept.values()])
 
     def drain(self, limit_s: float = DRAIN_S) -> None:
-        """Wait until the callbacks on the way have run, but not for longer than the limit."""
-        if not self._flying:
-            return
+        """Wait until torch has let go of all callbacks, but not for longer than the limit."""
         until = time.monotonic() + limit_s
         while self._flying and time.monotonic() < until:
             time.sleep(0.002)
-        time.sleep(LEAVE_S)
 
     def forget(self) -> None:
         """Forget everything: a forked child has none of its parent's operations."""
