@@ -210,7 +210,8 @@ HANGS = """
         dist.all_reduce(torch.ones(1))
         try:
             print("ready", flush=True)
-            time.sleep(60)
+            for _ in range(600):  # a signal just before a long sleep would be seen only after it
+                time.sleep(0.1)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
             raise
