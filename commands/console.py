@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import click
 
-from .errors import ChunkscopeError
-from .units import parse_bytes
+from ..errors import ChunkscopeError
+from ..units import parse_bytes
 
 
 class Commands(click.Group):

@@ -1,0 +1,1 @@
+"""The commands of `chunkscope`, by what they are for."""

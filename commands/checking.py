@@ -1,0 +1,75 @@
+"""Commands that compare and check: diff, verify."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import as_json, policy, ranks
+
+if TYPE_CHECKING:
+    from ..sim.order import Policy
+
+
+@click.command()
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option(
+    "--values", type=click.Choice(["exact", "close", "ignore"]), default="exact", show_default=True
+)
+@click.option("--times", is_flag=True, help="Compare times, too.")
+@click.option("--level", type=click.Choice(["collective", "message"]), help="What to compare.")
+@as_json
+def diff(a: str, b: str, values: str, times: bool, level: str | None, as_json: bool) -> None:
+    """Compare two traces, or two schedules.
+
+    Exit code 0: the same; 1: they differ.
+
+    \b
+    Example: chunkscope diff chunkscope-out/demo-recorded chunkscope-out/demo-simulated.jsonl
+    """
+    from ..sim.source import load
+    from ..traces.diff import diff as compare
+
+    result = compare(load(a), load(b), values=values, times=times, level=level)
+    click.echo(result.to_json() if as_json else result.to_text())
+    sys.exit(0 if result.same else 1)
+
+
+@click.command()
+@click.argument("schedule")
+@ranks
+@click.option("--root", type=int, help="Rank of the root (0 if there must be one).")
+@policy
+@as_json
+def verify(schedule: str, ranks: int, root: int | None, policy: Policy, as_json: bool) -> None:
+    """Check a schedule symbolically.
+
+    SCHEDULE is a text file, COLLECTIVE:ALGORITHM[:RANKS] or FILE.py:FUNCTION.
+
+    \b
+    Example: chunkscope verify all_reduce:ring:4
+    """
+    from ..sim.source import load_schedule
+    from ..sim.verify import verify as check
+
+    plan = load_schedule(schedule, ranks=ranks, root=root)
+    findings = check(plan, policy=policy)
+    name = f"{plan.collective} by {plan.algorithm} on {plan.group_size} ranks"
+    if as_json:
+        rows = [
+            {"code": f.code, "place": f.place, "step": f.step, "row": f.row, "message": f.message}
+            for f in findings
+        ]
+        click.echo(json.dumps({"schedule": name, "findings": rows}, indent=2))
+    elif findings:
+        for finding in findings:
+            click.echo(f"{finding.code}: {finding.message}")
+        click.echo(f"{name}: {len(findings)} finding{'s' * (len(findings) > 1)}")
+    else:
+        plan_size = f"{len(plan)} transfers in {plan.n_steps} steps"
+        click.echo(f"{name}: valid ({plan_size}, policy {policy})")
+    sys.exit(0 if all(f.harmless for f in findings) else 1)

@@ -1,0 +1,191 @@
+"""Commands that make a trace or a film: demo, sim, run, list, export."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..units import format_Bps, format_bytes, format_ns
+from .common import (
+    OUT,
+    as_json,
+    describe,
+    folder_for,
+    fresh,
+    new_name,
+    opens,
+    output,
+    plan,
+    policy,
+    read_trace,
+    serve_dashboard,
+    settle,
+    spec_of,
+    summarise,
+    topology,
+    write_trace,
+)
+from .console import print_summary, print_table
+
+
+@click.command()
+@click.option("--no-browser", is_flag=True, help="Print the address, open no browser.")
+@click.option("--port", type=int, default=8050, show_default=True)
+def demo(no_browser: bool, port: int) -> None:
+    """Record a real ring all_reduce and show it.
+
+    Four gloo processes run it; the same schedule is simulated beside it.
+
+    \b
+    Example: chunkscope demo
+    """
+    from ..sim.run import run_collective
+    from ..sim.spec import Spec
+
+    spec = Spec("all_reduce", "ring")
+    recorded, simulated = OUT / "demo-recorded", OUT / "demo-simulated.jsonl"
+    click.echo("Recording a ring all_reduce on 4 gloo processes ...")
+    run_collective(spec, fresh(recorded))
+    click.echo("Simulating the same schedule ...")
+    write_trace(spec.trace(), simulated)
+    trace = read_trace(recorded)
+    summarise(trace, recorded, f"chunkscope diff {recorded} {simulated}")
+    serve_dashboard(recorded, port=port, browser=not no_browser)
+
+
+@click.command()
+@plan
+@topology
+@policy
+@output
+@as_json
+@opens
+def sim(output: Path | None, as_json: bool, opens: bool, **words: Any) -> None:
+    """Simulate a collective on a topology.
+
+    \b
+    Example: chunkscope sim all_reduce -a ring -n 8 --bytes 64MiB --topology ring:100GB/s,1us
+    """
+    from ..sim.cost import lower_bound_ns
+
+    spec = spec_of(words)
+    replay = spec.simulate()
+    path = output or new_name("sim", spec, ".jsonl")
+    trace = spec.trace()
+    write_trace(trace, path)
+    bound_ns = lower_bound_ns(replay)
+    facts = {
+        "output": str(path),
+        "duration_ns": replay.duration_ns,
+        "algbw_Bps": replay.algbw_Bps,
+        "busbw_Bps": replay.busbw_Bps,
+        "lower_bound_ns": bound_ns,
+        "model": replay.model,
+    }
+    if as_json:
+        click.echo(json.dumps(facts, indent=2))
+    else:
+        print_summary(
+            f"Simulated {describe(spec)}",
+            f"{format_ns(replay.duration_ns)} (lower bound {format_ns(bound_ns)}), "
+            f"algbw {format_Bps(replay.algbw_Bps)}, busbw {format_Bps(replay.busbw_Bps)}",
+            path,
+            f"chunkscope open {path}",
+        )
+    if opens:
+        serve_dashboard(path)
+
+
+@click.command()
+@plan
+@output
+@as_json
+@opens
+def run(output: Path | None, as_json: bool, opens: bool, **words: Any) -> None:
+    """Run a schedule on real gloo processes, recorded.
+
+    Every send, recv and tensor state is in the trace.
+
+    Starts the processes itself; inside torchrun it uses the group that is there.
+
+    \b
+    Example: chunkscope run all_reduce -a ring -n 4 --bytes 1MiB
+    """
+    from ..sim.run import run_collective
+
+    spec = spec_of(words)
+    path = output or new_name("run", spec, "")
+    folder = folder_for(path)
+    if not run_collective(spec, folder):
+        return  # another rank of the same job reports
+    settle(folder, path)
+    trace = read_trace(path)
+    if as_json:
+        click.echo(json.dumps({"output": str(path), "events": len(trace)}, indent=2))
+    else:
+        summarise(trace, path, f"chunkscope open {path}")
+    if opens:
+        serve_dashboard(path)
+
+
+@click.command("list")
+@click.argument("collective", required=False)
+@as_json
+def list_(collective: str | None, as_json: bool) -> None:
+    """List the algorithms.
+
+    \b
+    Example: chunkscope list all_reduce
+    """
+    from ..sim.library import algorithms
+
+    header = ("collective", "algorithm", "ranks", "what it does")
+    rows = [(e.collective, e.name, e.sizes.text, e.doc) for e in algorithms(collective)]
+    if as_json:
+        click.echo(json.dumps([dict(zip(header, row, strict=True)) for row in rows], indent=2))
+    else:
+        print_table(header, rows)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--view", type=click.Choice(["simple", "full"]), default="simple", show_default=True)
+@click.option("--theme", type=click.Choice(["light", "dark"]), default="light", show_default=True)
+@click.option("--size", default="1280x720", show_default=True, help="Width x height in pixels.")
+@click.option("--fps", type=int, help="Frames a second (30; GIF 15).")
+@click.option("--seconds", type=float, help="Length of the film without the holds at its ends.")
+@click.option("--at", type=float, help="Moment for .png and .svg, in seconds of the film.")
+@click.option("--call", type=int, help="Which collective call of the trace, from 0.")
+@topology
+def export(source: str, out: Path, size: str, topology: str | None, **how: Any) -> None:
+    """Film a trace as html, gif, mp4, png or svg.
+
+    SOURCE is a trace, or a short spec such as all_reduce:ring:4, which is simulated.
+
+    \b
+    Example: chunkscope export all_reduce:ring:4 ring.gif
+    """
+    from rich.progress import Progress
+
+    from ..dashboard.export import export as film
+    from ..sim.source import load_trace
+
+    width, _, height = size.partition("x")
+    if not (width.isdigit() and height.isdigit()):
+        raise click.BadParameter(f"{size!r} is not WIDTHxHEIGHT", param_hint="--size")
+    trace = load_trace(source, topology=topology)
+    with Progress(transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(f"Exporting {out.name}", total=None)
+        film(
+            trace,
+            out,
+            size=(int(width), int(height)),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            **{name: value for name, value in how.items() if value is not None},
+        )
+    click.echo(f"Wrote {out} ({format_bytes(out.stat().st_size)})")
