@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from chunkscope.traces.record.hooks import Hooks
+from chunkscope.traces.record.options import Options
 from chunkscope.traces.record.ranks import Ranks
 from chunkscope.traces.record.start import start, stop
 
@@ -46,7 +47,7 @@ def in_turns(
         measure("empty hook")
         hooks.remove()
         for state in ("none", "sample", "full"):
-            recorder = start(folder / f"{state}-{turn}", state=state, run="benchmark")
+            recorder = start(folder / f"{state}-{turn}", Options(state=state), run="benchmark")
             work()
             measure(f"recorded, state {state}")
             stop(recorder)

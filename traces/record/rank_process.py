@@ -18,13 +18,15 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from .options import Options
+
 
 class Recording(NamedTuple):
     """How a call is to be recorded."""
 
     folder: str
     run: str
-    state: str
+    options: Options
 
 
 class Reply(NamedTuple):
@@ -133,10 +135,13 @@ def _call(payload: bytes, recording: Recording | None) -> Any:
     function, args = cloudpickle.loads(payload)
     if recording is None:
         return function(*args)
-    from . import record
+    from .start import start, stop
 
-    with record(recording.folder, run=recording.run, state=recording.state):
+    recorder = start(recording.folder, recording.options, run=recording.run)
+    try:
         return function(*args)
+    finally:
+        stop(recorder)
 
 
 def _attempt(function: Callable[[], Any]) -> Reply:

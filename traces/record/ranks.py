@@ -35,6 +35,7 @@ from typing import Any
 
 from ...errors import MissingExtra, RanksError
 from .folder import claim_new
+from .options import Options
 from .rank_process import Recording, Reply, dump_call, serve
 
 GRACE_S = 2.0  # after one rank has failed, the others get this long to come back
@@ -82,7 +83,8 @@ class Ranks:
         function: Callable[..., Any],
         *args: Any,
         record: str | os.PathLike[str] | None = None,
-        state: str = "full",
+        state: str | None = None,
+        options: Options | None = None,
         timeout: float = 60.0,
     ) -> list[Any]:
         """Call a function on every rank at once and return what each returned, by rank.
@@ -93,6 +95,7 @@ class Ranks:
             args: Arguments, the same for every rank.
             record: New folder for a recording of this call; None for none.
             state: What the recording keeps of tensors, see `chunkscope.record`.
+            options: What the recording keeps altogether; in place of `state`.
             timeout: Seconds after which the ranks that have not returned are killed.
 
         Raises:
@@ -110,7 +113,9 @@ class Ranks:
         payload = dump_call(function, args)
         recording = None
         if record is not None:
-            recording = Recording(os.fspath(record), claim_new(Path(record)), state)
+            recording = Recording(
+                os.fspath(record), claim_new(Path(record)), options or Options(state=state)
+            )
         try:
             for member in self._members:
                 member.connection.send((payload, recording))

@@ -27,6 +27,7 @@ import torch
 from ..schema import SCHEMA_VERSION
 from .callers import Sites
 from .folder import claim, host_name
+from .options import Options
 from .states import States
 from .writer import Writer, clean, dump
 
@@ -62,31 +63,30 @@ class Recorder:
 
     Args:
         folder: Folder of the recording; made where it is missing.
-        state: `none`, `sample` or `full`, see `states`.
+        options: What to keep; everything by default.
         run: Id of the run, where all its processes know one.
         writer: Takes the records in place of a file in the folder.
 
     Raises:
         RecorderError: The folder holds another run, or cannot be written.
-        ValueError: The state policy is unknown.
     """
 
     def __init__(
         self,
         folder: str | os.PathLike[str],
+        options: Options | None = None,
         *,
-        state: str = "full",
         run: str | None = None,
         writer: Writer | None = None,
     ) -> None:
         self.folder = Path(folder)
-        self.state_policy = state
+        self.options = options or Options()
         self.writer = writer or Writer(self.folder, self._header)
         self._start()
         self.run = "" if writer is not None else claim(self.folder, run)
 
     def _start(self) -> None:
-        self.states = States(self.state_policy, self.writer)
+        self.states = States(self.options, self.writer)
         self.sites = Sites(self.writer)
         self.groups: dict[Any, GroupInfo] = {}
         self.calls: dict[Any, int] = {}

@@ -20,9 +20,10 @@ import torch.distributed
 
 from . import _active
 from .fallback import FunctionHooks
-from .folder import ENV_FOLDER, ENV_RUN, ENV_STATE
+from .folder import ENV_FOLDER, ENV_RUN
 from .groups import GroupHooks
 from .hooks import Hooks, report
+from .options import Options
 from .recorder import Recorder
 from .selftest import problem
 from .writer import warn_once
@@ -34,15 +35,19 @@ _is_registered = False
 
 
 def start(
-    folder: str | os.PathLike[str], *, state: str = "full", run: str | None = None
+    folder: str | os.PathLike[str], options: Options | None = None, *, run: str | None = None
 ) -> Recorder:
     """Record this process's torch.distributed calls from now on.
 
+    Args:
+        folder: Folder of the recording.
+        options: What to keep; everything by default.
+        run: Id of the run, where all its processes know one.
+
     Raises:
         RecorderError: The folder holds another run, or cannot be written.
-        ValueError: The state policy is unknown.
     """
-    recorder = Recorder(folder, state=state, run=run)
+    recorder = Recorder(folder, options, run=run)
     try:
         if _hooks is None:
             _install()
@@ -70,7 +75,7 @@ def start_from_environment() -> None:
     if not folder or _active:
         return
     try:
-        start(folder, state=os.environ.get(ENV_STATE, "full"), run=os.environ.get(ENV_RUN))
+        start(folder, Options.from_environment(), run=os.environ.get(ENV_RUN))
     except Exception as error:
         warn_once(f"chunkscope: this process is not recorded: {error}")
 

@@ -1,6 +1,6 @@
 """What a tensor holds at one moment, as a fragment of a record.
 
-    states = States("full", writer)
+    states = States(Options(), writer)
     states.fragment(tensor)     # b'12,"AACAPwAAAEA="': description 12, and the bytes in base64
 
 Policies: `full` keeps all bytes of tensors up to `FULL_BYTES` and a sample of larger ones; `sample`
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..schema import FIRST_VALUES, FULL_BYTES, SAMPLE_VALUES
+from .options import Options
 from .writer import INLINE_BYTES, Writer, dump, number
 
-POLICIES = ("none", "sample", "full")
 TINY_BYTES = INLINE_BYTES
 # Descriptions remembered at once; a program that allocates anew each time must not fill memory.
 REMEMBERED = 4096
@@ -60,12 +60,10 @@ class _Known(NamedTuple):
 class States:
     """Writes descriptions of tensors once, and gives their values at a moment."""
 
-    def __init__(self, policy: str, writer: Writer) -> None:
-        if policy not in POLICIES:
-            raise ValueError(f"state policy {policy!r} is none of {', '.join(POLICIES)}")
-        self.policy = policy
+    def __init__(self, options: Options, writer: Writer) -> None:
+        self.policy = options.state or "full"
         self._writer = writer
-        self._is_full = policy == "full"
+        self._is_full = self.policy == "full"
         self.restart()
 
     def restart(self) -> None:

@@ -14,13 +14,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import chunkscope
+from chunkscope.traces.record.options import Options
 from chunkscope.traces.record.recorder import Recorder
 from chunkscope.traces.trace import Trace
 
 
 def recorded(folder: Path, *tensors: torch.Tensor, state: str = "full") -> Trace:
     """Return the trace of one event with these states."""
-    recorder = Recorder(folder / "run", state=state)
+    recorder = Recorder(folder / "run", Options(state=state))
     call = recorder.begin("collective", collective="all_reduce")
     for index, tensor in enumerate(tensors):
         recorder.state(call, "before", "input", index, tensor)
@@ -138,7 +139,7 @@ def test_none_keeps_descriptions_alone(tmp_path: Path) -> None:
 
 def test_unknown_policy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'most' is none of none, sample, full"):
-        Recorder(tmp_path / "run", state="most")
+        chunkscope.record(tmp_path / "run", state="most").__enter__()
 
 
 class Watching(TorchDispatchMode):
