@@ -28,7 +28,7 @@ from .folder import (
     host_name,
     open_exclusively,
 )
-from .writer import clean, dump
+from .writer import clean, dump, warn_once
 
 SITE = Path(__file__).resolve().parent / "site"
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -158,5 +158,8 @@ def _write_exit(
         descriptor, _ = open_exclusively(folder, f"launcher-{host_name()}-{os.getpid()}")
         with os.fdopen(descriptor, "wb") as file:
             file.write(dump(header) + dump(ended))
-    except OSError as error:
-        raise RecorderError(f"{folder}: {error.strerror or error}") from None
+    except OSError as error:  # the program has ended well, and its exit code counts
+        warn_once(
+            f"chunkscope: how the program ended is not in the recording {folder}: "
+            f"{error.strerror or error}"
+        )
