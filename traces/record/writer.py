@@ -7,6 +7,7 @@ up to `INLINE_BYTES` stand in the record as base64; longer ones go to a `.tensor
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -133,7 +134,9 @@ class Writer:
 
     def _drop(self, error: OSError | None) -> None:
         self._dropped += 1
-        reason = "the disk took only a part" if error is None else error.strerror or str(error)
+        # A write that was cut short is how a full disk begins.
+        full = os.strerror(errno.ENOSPC)
+        reason = full if error is None else error.strerror or str(error)
         warn_once(f"chunkscope: the recording in {self.folder} loses records: {reason}")
 
 
