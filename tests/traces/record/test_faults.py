@@ -289,3 +289,49 @@ def test_folder_that_cannot_be_written_is_a_warning_in_the_program(tmp_path: Pat
     assert (done.stdout, done.returncode) == ("320000.0\n", 12)
     assert "this process is not recorded" in done.stderr
     assert "/proc/run" in done.stderr
+
+
+@pytest.fixture
+def alone() -> Iterator[Any]:
+    """torch.distributed with a group of this process alone."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist
+    dist.destroy_process_group()
+
+
+def test_ten_thousand_small_collectives(alone: Any, tmp_path: Path) -> None:
+    import torch
+
+    tensor = torch.zeros(1, dtype=torch.int64)
+    with chunkscope.record(tmp_path / "run"):
+        for _ in range(10_000):
+            tensor += 1
+            alone.all_reduce(tensor)
+    trace = chunkscope.read(tmp_path / "run")
+    rows = trace.where(kind="collective", status="ok")
+    assert trace.events["coll_seq"].take(rows).to_list() == list(range(10_000))
+    after = np.flatnonzero(trace.states["when"].where("after"))
+    assert [trace.values(int(state)).item() for state in after] == list(range(1, 10_001))
+    # What is the same each time is written once.
+    assert sum(path.stat().st_size for path in (tmp_path / "run").iterdir()) < 2_500_000
+
+
+def test_two_hundred_groups(alone: Any, tmp_path: Path) -> None:
+    import torch
+
+    with chunkscope.record(tmp_path / "run"):
+        groups = [alone.new_group([0]) for _ in range(200)]
+        for number, group in enumerate(groups):
+            alone.all_reduce(torch.tensor([number]), group=group)
+        for group in groups:
+            alone.destroy_process_group(group)
+    trace = chunkscope.read(tmp_path / "run")
+    rows = trace.where(kind="collective", status="ok")
+    assert trace.events["coll_seq"].take(rows).to_list() == [0] * 200
+    found = [trace.meta.groups[group] for group in trace.events["group"].take(rows).to_list()]
+    assert [group.ranks for group in found] == [(0,)] * 200
+    assert len({group.ordinal for group in found}) == 200
+    made = [trace.events["collective"][int(row)] for row in trace.where(kind="group")]
+    assert made == ["new_group"] * 200 + ["destroy_process_group"] * 200
