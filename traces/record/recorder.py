@@ -52,10 +52,11 @@ class GroupInfo(NamedTuple):
 
 
 class _Local(threading.local):
-    """What belongs to a thread: whether hooks keep still, and the batch that it is in."""
+    """What belongs to a thread: whether hooks keep still, its batch, the group that it makes."""
 
     is_silent = False
     batch = -1
+    announced: int | None = None
 
 
 class Recorder:
@@ -96,6 +97,7 @@ class Recorder:
         self._defined = itertools.count()
         self._schedules: dict[str, int] = {}
         self._group_count = itertools.count()
+        self._group_ranks: dict[int, tuple[int, ...]] = {}
 
     def restart(self) -> None:
         """Begin a new file: called in a forked child, which must leave its parent's alone."""
@@ -247,6 +249,7 @@ class Recorder:
             record = {"r": "group", "n": found.number, "ranks": ranks, **_labels(group)}
             self.writer.write_json(record)
             self.groups[group] = found
+            self._group_ranks[found.number] = found.ranks
             return found
 
     def announce_group(self, ranks: list[int] | None) -> int:
@@ -254,7 +257,25 @@ class Recorder:
         with self._lock:
             found = next(self._group_count)
             self.writer.write_json({"r": "group", "n": found, "ranks": ranks})
+            self.local.announced = found
+            if ranks is not None:
+                self._group_ranks[found] = tuple(ranks)
             return found
+
+    def ordinal(self, ranks: tuple[int, ...]) -> int | None:
+        """Return how many groups of these ranks came before the one that this thread makes.
+
+        Args:
+            ranks: Its global ranks, in group order.
+
+        Returns:
+            The number that readers work out, too; None where no group was announced.
+        """
+        number = self.local.announced
+        if number is None:
+            return None
+        with self._lock:
+            return sum(ranks == others for n, others in self._group_ranks.items() if n < number)
 
     def call(self, kind: str, columns: dict[str, Any]) -> int:
         """Write what stays the same between events once, and return its number."""

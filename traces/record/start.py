@@ -26,6 +26,7 @@ from .hooks import Hooks, report
 from .options import Options
 from .recorder import Recorder
 from .selftest import problem
+from .wire.client import patch as patch_wire
 from .writer import warn_once
 
 _hooks: Hooks | FunctionHooks | None = None
@@ -99,6 +100,7 @@ def _install() -> None:
     _hooks = hooks
     _groups = GroupHooks(_active, report)
     _groups.patch()
+    patch_wire(_active)
     if not _is_registered:
         _is_registered = True
         _register()
