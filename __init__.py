@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .traces.diff import diff
     from .traces.files import read, write
     from .traces.record import record
+    from .traces.record.probe import probe
     from .traces.trace import Trace
 
 __version__ = "0.1.0"
@@ -48,6 +49,7 @@ __all__ = [
     "execute",
     "export",
     "film",
+    "probe",
     "read",
     "record",
     "simulate",
@@ -70,6 +72,7 @@ _HOMES = {
     "execute": ".sim.execute",
     "export": ".dashboard.export",
     "film": ".dashboard.film",
+    "probe": ".traces.record.probe",
     "read": ".traces.files",
     "record": ".traces.record",
     "simulate": ".sim.replay",

@@ -281,6 +281,7 @@ PUBLIC = [
     "execute",
     "export",
     "film",
+    "probe",
     "read",
     "record",
     "simulate",
