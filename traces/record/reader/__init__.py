@@ -26,6 +26,7 @@ from ...validate import check_version
 from ..folder import RECORDS, RUN_FILE
 from . import records as rec
 from .assembly import RecordFile, assemble
+from .messages import unfold
 from .rewriter import write_recording
 
 __all__ = ["read_recording", "write_recording"]
@@ -115,6 +116,7 @@ def _sort(file: RecordFile, lines: list[tuple[int, Any]]) -> None:
         for record in found[kind]
         if record.s
     ]
+    unfold(file, found[rec.Message])
     file.notes += [record.text for record in found[rec.Note]]
     file.notes += [
         f"{file.path.name}: {record.records} records could not be written"

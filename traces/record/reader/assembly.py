@@ -146,7 +146,11 @@ class _Events:
             cells["host"] = [row.host for row in rows]
             cells["file"] = [file.header.file] * len(both)
         else:
-            cells["attempt"] = [file.header.attempt] * len(both)
+            cells["attempt"] = (
+                [row.attempt for row in rows]
+                if file.header.tap
+                else [file.header.attempt] * len(both)
+            )
             cells["host"] = [file.header.host or None] * len(both)
             cells["file"] = [file.name] * len(both)
         start = len(self._call)
@@ -200,8 +204,8 @@ class _Events:
             if record.ranks is None:
                 continue
             ranks = tuple(record.ranks)
-            key = (ranks, counts.get(ranks, 0))
-            counts[ranks] = key[1] + 1
+            counts[ranks] = counts.get(ranks, -1) + 1
+            key = (ranks, counts[ranks] if record.ordinal is None else record.ordinal)
             if key not in self.groups or not self.groups[key].backend:
                 self.groups[key] = Group(*key, record.label, record.backend)
             numbers[n] = list(self.groups).index(key)
@@ -315,6 +319,9 @@ def _meta(
 ) -> Meta:
     exits = {(file.header.host, end.pid): end for file in files for end in file.exits}
     ranks = _rank_by_file(table)
+    for file in writers:
+        if file.header.tap:
+            ranks.pop(file.name, None)
     processes = []
     for file in writers:
         header = file.header

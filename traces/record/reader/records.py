@@ -67,13 +67,18 @@ class Header(Record, tag="header", gc=False):
     file: str | None = None
     part: Int | None = None
     launcher: bool = False
+    tap: bool = False
 
 
 class Group(Record, tag="group", gc=False):
-    """A process group; a second one of the same number replaces the first."""
+    """A process group; a second one of the same number replaces the first.
+
+    Without `ordinal` it is the first, second ... one of its ranks in the file, by number.
+    """
 
     n: Count
     ranks: list[Int] | None = None
+    ordinal: Count | None = None
     label: str = ""
     backend: str = ""
 
@@ -174,6 +179,27 @@ class Row(Record, tag="row", gc=False):
     s: list[State] = []
 
 
+class Message(Record, tag="message", gc=False):
+    """A message inside native gloo, as a tap saw it.
+
+    src and dst are group ranks. Times: `send` and `recv`, when the two sides said that they were
+    ready; `start` and `end`, the first and the last byte of the payload.
+    """
+
+    seq: Count
+    group: Count
+    src: Count
+    dst: Count
+    slot: Count
+    size: Count = msgspec.field(name="bytes")
+    attempt: Int = 0
+    send: Int | None = None
+    recv: Int | None = None
+    start: Int | None = None
+    end: Int | None = None
+    value: bytes | Value | None = None
+
+
 class StateRecord(Record, tag="state", gc=False):
     """More states of an event."""
 
@@ -218,6 +244,7 @@ ANY = (
     | End
     | Row
     | StateRecord
+    | Message
     | Note
     | Dropped
     | Exit
