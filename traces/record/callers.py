@@ -6,6 +6,7 @@ once, with the lines around it, and named by number afterwards.
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import os
 import threading
@@ -52,14 +53,23 @@ class _Known(NamedTuple):
 
 
 class Sites:
-    """Finds callers and writes their lines."""
+    """Finds callers and writes their lines.
 
-    def __init__(self, writer: Writer) -> None:
+    Args:
+        writer: Writes the sites.
+        depth: Frames of the program to keep with each line, outward from it.
+        before: Sites of the file before, whose numbers go on.
+    """
+
+    def __init__(self, writer: Writer, depth: int = 0, before: Sites | None = None) -> None:
         self._writer = writer
+        self._depth = depth
         self._lock = threading.Lock()
         self._codes: dict[int, _Known] = {}  # by id: hashing a code object is slow
-        self._callers: dict[tuple[int, int, str | None], Caller] = {}
-        self._count = 0
+        self._numbers: itertools.count[int] = itertools.count()
+        if before is not None:
+            self._codes, self._numbers = before._codes, before._numbers
+        self._callers: dict[Any, Caller] = {}
 
     def find(self, frame: FrameType | None) -> Caller:
         """Return the caller, looking outward from a frame.
@@ -90,15 +100,37 @@ class Sites:
         return known
 
     def _caller(self, frame: FrameType, api: str | None) -> Caller:
-        key = (id(frame.f_code), frame.f_lasti, api)
+        key: Any = (id(frame.f_code), frame.f_lasti, api)
+        outer: list[FrameType] = []
+        if self._depth:
+            outer = self._outer(frame)
+            key = (*key, *((id(each.f_code), each.f_lasti) for each in outer))
         found = self._callers.get(key)
         if found is None:
             with self._lock:
-                found = Caller(self._count, api)
-                self._count += 1
-                if self._writer.write_json({"r": "site", "n": found.site, **describe(frame)}):
+                found = Caller(next(self._numbers), api)
+                record = {"r": "site", "n": found.site, **describe(frame)}
+                if outer:
+                    record["stack"] = [_line_of(each) for each in outer]
+                if self._writer.write_json(record):
                     self._callers[key] = found
         return found
+
+    def _outer(self, frame: FrameType) -> list[FrameType]:
+        """Return the frames of the program that called this one, innermost first."""
+        found: list[FrameType] = []
+        outer = frame.f_back
+        while outer is not None and len(found) < self._depth:
+            code = outer.f_code
+            if (self._codes.get(id(code)) or self._learn(code)).owner is Owner.USER:
+                found.append(outer)
+            outer = outer.f_back
+        return found
+
+
+def _line_of(frame: FrameType) -> str:
+    code = frame.f_code
+    return clean(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
 
 
 def describe(frame: FrameType) -> dict[str, Any]:

@@ -90,6 +90,8 @@ class FunctionHooks:
             recorder = self.active[-1] if self.active else None
             if recorder is None or recorder.local.is_silent:
                 return original(*args, **kwargs)
+            if recorder.only is not None and (what.collective or what.kind) not in recorder.only:
+                return _left_out(recorder, original, signature, what, args, kwargs)
             seq, given = None, {}
             try:
                 given = _arguments(signature, args, kwargs)
@@ -113,6 +115,25 @@ class FunctionHooks:
             return result
 
         return call
+
+
+def _left_out(
+    recorder: Recorder,
+    original: Callable[..., Any],
+    signature: inspect.Signature,
+    what: _Function,
+    args: Any,
+    kwargs: Any,
+) -> Any:
+    """Call a function that is not recorded; a collective is counted."""
+    try:
+        if what.collective is not None:
+            group = _arguments(signature, args, kwargs).get("group")
+            recorder.leave_out(group or torch.distributed.distributed_c10d._get_default_group())
+    except Exception as error:
+        report(error)
+    with recorder.silent():
+        return original(*args, **kwargs)
 
 
 def _arguments(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:

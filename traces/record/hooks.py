@@ -66,10 +66,14 @@ class Hooks:
     def _kernel(self, plan: Plan, overload: Any, below: Any) -> Callable[..., Any]:
         redispatch = overload._handle.redispatch_boxed
         active, begin, finish = self.active, self._begin, self._finish
+        name = plan.collective or plan.kind
 
         def kernel(keyset: Any, *args: Any) -> Any:
             recorder = active[-1] if active else None
             if recorder is None or recorder.local.is_silent:
+                return redispatch(keyset & below, *args)
+            if recorder.only is not None and name not in recorder.only:
+                self._leave_out(recorder, plan, args)
                 return redispatch(keyset & below, *args)
             try:
                 frame = sys._getframe().f_back
@@ -90,14 +94,23 @@ class Hooks:
 
         return kernel
 
+    def _leave_out(self, recorder: Recorder, plan: Plan, args: tuple[Any, ...]) -> None:
+        """Count a call that is not recorded: the next one of its group keeps its number."""
+        try:
+            if plan.collective is not None:
+                recorder.leave_out(self._unbox_group(args[plan.group]))
+        except Exception as error:
+            report(error)
+
     def _begin(
         self, recorder: Recorder, plan: Plan, args: tuple[Any, ...], frame: FrameType | None
     ) -> Open:
         """Write that an operation begins."""
         issued = time.monotonic_ns()
+        segment = recorder.segment
         group = self._unbox_group(args[plan.group])
         info = recorder.groups.get(group) or recorder.learn_group(group)
-        caller = recorder.sites.find(frame or sys._current_frames().get(main_thread().ident or 0))
+        caller = segment.sites.find(frame or sys._current_frames().get(main_thread().ident or 0))
         if plan.is_simple:
             tensors = args[0]
             inputs = tensors if plan.inputs else ()
@@ -110,24 +123,27 @@ class Hooks:
         numbers: Any = args[plan.tail :] if plan.tail else _hashable(plan, args)
         shapes = [(tensor.dtype, tensor.nbytes) for tensor in tensors]
         key = (plan.name, info.number, caller, reduce_op, numbers, thread_name(), *shapes)
-        found = recorder.calls.get(key)
+        found = segment.calls.get(key)
         if found is None:
             cells = _cells(plan, args, info, caller, reduce_op, inputs, outputs)
-            found = recorder.define_call(key, cells)
+            found = recorder.define_call(key, cells, segment)
         batch = _batch(recorder, caller, frame) if caller.api == "batch_isend_irecv" else None
-        states = recorder.states.list(b"before", plan.role[0], inputs) if inputs else b""
+        states = segment.states.list(b"before", plan.role[0], inputs) if inputs else b""
         seq = next(recorder.numbers)
         inside = b""
         if batch is not None:
             recorder.local.batch = seq if batch < 0 else batch
             inside = b',"batch":%d' % recorder.local.batch
-        recorder.writer.write(
+        if recorder.is_bounded:
+            peer, tag = _peer(plan, args), plan.number("tag", args)
+            inside += recorder.number_call(seq, plan.kind, info.number, peer, tag)
+        segment.writer.write(
             b'{"r":"begin","seq":%d,"call":%d,"t":%d%b,"s":[%b]}\n'
             % (seq, found, issued, inside, states)
         )
         event = Open(recorder, seq, outputs, plan.role[1], _is_async(plan, args, caller))
         if plan.name == "recv_any_source_":
-            event.ranks = info.ranks
+            event.info, event.tag = info, plan.number("tag", args)
         return event
 
     def _finish(self, event: Open, plan: Plan, result: Any, frame: FrameType | None) -> Any:
@@ -173,6 +189,12 @@ def report(error: BaseException) -> None:
         f"chunkscope: the recorder failed and left out a call ({type(error).__name__}: {error}); "
         "the program goes on"
     )
+
+
+def _peer(plan: Plan, args: tuple[Any, ...]) -> int | None:
+    """Return the group rank at the other end of a send or recv, where it is known."""
+    peer: int | None = plan.number("dst" if plan.kind == "send" else "src", args)
+    return peer
 
 
 def _is_async(plan: Plan, args: tuple[Any, ...], caller: Caller) -> bool:
@@ -221,7 +243,7 @@ def _cells(
 ) -> dict[str, Any]:
     """Return the columns that stay the same when the same call is made again."""
     root = plan.number("root_rank", args)
-    peer = plan.number("dst" if plan.kind == "send" else "src", args)
+    peer = _peer(plan, args)
     tensors = [*inputs, *outputs]
     return {
         "kind": plan.kind,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..schema import Kind
 
@@ -100,6 +100,20 @@ class Options:
                 found[variable] = ",".join(value) if isinstance(value, tuple) else str(value)
             elif value == 0 and field == "max_bytes":
                 found[variable] = "0"
+        return found
+
+    def to_json(self) -> dict[str, object]:
+        """Return what is not the default, as the header of a recording says it.
+
+        Example:
+            >>> Options(only=("all_reduce",)).to_json()
+            {'only': ['all_reduce']}
+        """
+        found: dict[str, object] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                found[field.name] = list(value) if isinstance(value, tuple) else value
         return found
 
     @staticmethod

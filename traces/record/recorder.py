@@ -27,12 +27,16 @@ import torch
 from ..schema import SCHEMA_VERSION
 from .callers import Sites
 from .folder import claim, host_name
+from .numbering import Numbering
 from .options import Options
+from .segments import Segment, Segments
 from .states import States
 from .writer import Writer, clean, dump
 
 # Calls remembered at once; the oldest may be written again.
 REMEMBERED = 65536
+# Kinds that count as calls where they lie in no other event.
+_CALLS = ("collective", "send", "recv")
 
 
 class GroupInfo(NamedTuple):
@@ -82,15 +86,18 @@ class Recorder:
     ) -> None:
         self.folder = Path(folder)
         self.options = options or Options()
-        self.writer = writer or Writer(self.folder, self._header)
+        self.only = frozenset(self.options.only) or None
+        self._writer = writer
         self._start()
         self.run = "" if writer is not None else claim(self.folder, run)
 
     def _start(self) -> None:
-        self.states = States(self.options, self.writer)
-        self.sites = Sites(self.writer)
+        options = self.options
+        self._segments = Segments(options, self._make_writer)
+        # Where calls are left out or deleted, the others say their numbers.
+        self.is_bounded = bool(options.only) or options.keep_last is not None
+        self._numbering = Numbering() if self.is_bounded else None
         self.groups: dict[Any, GroupInfo] = {}
-        self.calls: dict[Any, int] = {}
         self.numbers = itertools.count()
         self.local = _Local()
         self._lock = threading.RLock()
@@ -101,8 +108,28 @@ class Recorder:
 
     def restart(self) -> None:
         """Begin a new file: called in a forked child, which must leave its parent's alone."""
-        self.writer.forget()
+        self._segments.forget()
         self._start()
+
+    @property
+    def segment(self) -> Segment:
+        """The file being written, and what is defined in it: one for all records of an event."""
+        return self._segments.current
+
+    @property
+    def writer(self) -> Writer:
+        """What writes into the current file."""
+        return self._segments.current.writer
+
+    @property
+    def states(self) -> States:
+        """What describes tensors in the current file."""
+        return self._segments.current.states
+
+    @property
+    def sites(self) -> Sites:
+        """What finds lines of the program, and names them in the current file."""
+        return self._segments.current.sites
 
     def begin(
         self,
@@ -122,12 +149,21 @@ class Recorder:
             t_issue_ns: When it was asked for, by `time.monotonic_ns`; now by default.
             columns: Cells for other columns of `schema.EVENTS` that are known by now.
         """
-        call = self.call(kind, columns)
+        segment = self.segment
+        call = self.call(kind, columns, segment)
         seq = next(self.numbers)
         issued = time.monotonic_ns() if t_issue_ns is None else t_issue_ns
-        self.writer.write(
-            b'{"r":"begin","seq":%d,"call":%d,"t":%d%b}\n'
-            % (seq, call, issued, _inside(parent, batch))
+        inside = _inside(parent, batch)
+        if self._numbering is not None and parent is None and kind in _CALLS:
+            inside += self.number_call(
+                seq,
+                kind,
+                columns.get("group"),
+                columns.get("peer_group_rank"),
+                columns.get("tag"),
+            )
+        segment.writer.write(
+            b'{"r":"begin","seq":%d,"call":%d,"t":%d%b}\n' % (seq, call, issued, inside)
         )
         return seq
 
@@ -174,7 +210,8 @@ class Recorder:
         **columns: Any,
     ) -> int:
         """Write an event that is over, begin and end in one record, and return its seq."""
-        call = self.call(kind, columns)
+        segment = self.segment
+        call = self.call(kind, columns, segment)
         seq = next(self.numbers)
         more = _inside(parent, batch)
         for name, value in (("issue", t_issue_ns), ("start", t_start_ns), ("end", t_end_ns)):
@@ -184,7 +221,7 @@ class Recorder:
             more += b',"status":"%b"' % str(status).encode()
         if error is not None:
             more += b',"error":%b' % dump_text(error)
-        self.writer.write(b'{"r":"row","seq":%d,"call":%d%b}\n' % (seq, call, more))
+        segment.writer.write(b'{"r":"row","seq":%d,"call":%d%b}\n' % (seq, call, more))
         return seq
 
     def state(
@@ -200,17 +237,49 @@ class Recorder:
             tensor: The tensor, or a view of the part meant.
         """
         spot = b"null" if index is None else b"%d" % index
-        self.writer.write(
+        segment = self.segment
+        segment.writer.write(
             b'{"r":"state","seq":%d,"s":[["%b","%b",%b,%b]]}\n'
-            % (seq, when.encode(), role.encode(), spot, self.states.fragment(tensor))
+            % (seq, when.encode(), role.encode(), spot, segment.states.fragment(tensor))
         )
+
+    def number_call(
+        self, seq: int, kind: str, group: int | None, peer: int | None, tag: int | None
+    ) -> bytes:
+        """Count a call of a bounded recording, and return its number as its begin has it.
+
+        With `keep_last`, the calls after this one may go to a new segment; this one's begin belongs
+        into the segment that was there before.
+
+        Args:
+            seq: Number of the event.
+            kind: See `schema.Kind`.
+            group: Number of the group; None for none.
+            peer: Group rank at the other end of a send or recv, where it is known.
+            tag: Its tag.
+        """
+        assert self._numbering is not None
+        self._segments.count_call(seq)
+        return self._numbering.of(kind, group, peer, tag)
+
+    def number_message(self, group: int, peer: int, tag: int | None) -> bytes:
+        """Count a message whose source is known only now, and return its number as `set` has it."""
+        return b"" if self._numbering is None else self._numbering.of("recv", group, peer, tag)
+
+    def leave_out(self, group: Any) -> None:
+        """Count a collective of a process group that is not recorded."""
+        info = self.groups.get(group) or self.learn_group(group)
+        if self._numbering is not None:
+            self._numbering.skip(info.number)
 
     def schedule(self, text: str) -> int:
         """Write the text form of a schedule once, and return its number for the column."""
         with self._lock:
             if text not in self._schedules:
                 found = len(self._schedules)
-                self.writer.write_json({"r": "schedule", "n": found, "text": text})
+                self._segments.keep(
+                    ("schedule", found), {"r": "schedule", "n": found, "text": text}
+                )
                 self._schedules[text] = found
             return self._schedules[text]
 
@@ -247,7 +316,7 @@ class Recorder:
                 place,
             )
             record = {"r": "group", "n": found.number, "ranks": ranks, **_labels(group)}
-            self.writer.write_json(record)
+            self._segments.keep(("group", found.number), record)
             self.groups[group] = found
             self._group_ranks[found.number] = found.ranks
             return found
@@ -256,7 +325,7 @@ class Recorder:
         """Write that a group of these global ranks is being made, and return its number."""
         with self._lock:
             found = next(self._group_count)
-            self.writer.write_json({"r": "group", "n": found, "ranks": ranks})
+            self._segments.keep(("group", found), {"r": "group", "n": found, "ranks": ranks})
             self.local.announced = found
             if ranks is not None:
                 self._group_ranks[found] = tuple(ranks)
@@ -277,28 +346,31 @@ class Recorder:
         with self._lock:
             return sum(ranks == others for n, others in self._group_ranks.items() if n < number)
 
-    def call(self, kind: str, columns: dict[str, Any]) -> int:
+    def call(self, kind: str, columns: dict[str, Any], segment: Segment | None = None) -> int:
         """Write what stays the same between events once, and return its number."""
+        segment = segment or self.segment
         key: Any = (kind, threading.get_ident(), *columns.items())
         try:
-            found = self.calls.get(key)
+            found = segment.calls.get(key)
         except TypeError:  # a list among the cells
             key = (kind, threading.get_ident(), repr(columns))
-            found = self.calls.get(key)
+            found = segment.calls.get(key)
         if found is None:
-            found = self.define_call(key, {"kind": kind, "provenance": "executed", **columns})
+            cells = {"kind": kind, "provenance": "executed", **columns}
+            found = self.define_call(key, cells, segment)
         return found
 
-    def define_call(self, key: Any, cells: dict[str, Any]) -> int:
+    def define_call(self, key: Any, cells: dict[str, Any], segment: Segment | None = None) -> int:
         """Write a call record, remember its number under a key, and return it."""
+        segment = segment or self.segment
         with self._lock:
-            if len(self.calls) >= REMEMBERED:
-                self.calls.clear()
+            if len(segment.calls) >= REMEMBERED:
+                segment.calls.clear()
             number = next(self._defined)
             known = {name: cell for name, cell in cells.items() if cell is not None}
             record = {"r": "call", "n": number, "thread": thread_name(), **known}
-            if self.writer.write_json(record):
-                self.calls[key] = number
+            if segment.writer.write_json(record):
+                segment.calls[key] = number
             return number
 
     @contextmanager
@@ -313,11 +385,24 @@ class Recorder:
 
     def note(self, text: str) -> None:
         """Write something that a reader of the trace should know."""
-        self.writer.write_json({"r": "note", "text": clean(text)})
+        self.keep({"r": "note", "text": clean(text)})
+
+    def keep(self, record: dict[str, Any]) -> None:
+        """Write a record that every later file of this process repeats, should there be any."""
+        self._segments.keep(repr(record), record)
 
     def close(self) -> None:
         """Write that this process ended its recording, and close the file."""
-        self.writer.close({"r": "close", "t": time.monotonic_ns()})
+        self._segments.close({"r": "close", "t": time.monotonic_ns()})
+
+    def _make_writer(self, fields: dict[str, Any], replaces: Writer | None) -> Writer:
+        """Return the writer of a file whose header has these fields beside the usual ones."""
+        if self._writer is not None:
+            return self._writer
+        stem = f"{fields['file']}.{fields['segment']}" if fields else None
+        return Writer(
+            self.folder, lambda: {**self._header(), **fields}, stem=stem, replaces=replaces
+        )
 
     def _header(self) -> dict[str, Any]:
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -331,6 +416,7 @@ class Recorder:
             "versions": versions(),
             "monotonic_ns": time.monotonic_ns(),
             "wall_ns": time.time_ns(),
+            **({"options": kept} if (kept := self.options.to_json()) else {}),
         }
 
 

@@ -11,7 +11,9 @@ tensors that are not in this process's memory, or have no dense layout, are not 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
+import os
 import struct
 import threading
 import zlib
@@ -22,6 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..schema import FIRST_VALUES, FULL_BYTES, SAMPLE_VALUES
+from .folder import host_name
 from .options import Options
 from .writer import INLINE_BYTES, Writer, dump, number
 
@@ -58,20 +61,33 @@ class _Known(NamedTuple):
 
 
 class States:
-    """Writes descriptions of tensors once, and gives their values at a moment."""
+    """Writes descriptions of tensors once, and gives their values at a moment.
 
-    def __init__(self, options: Options, writer: Writer) -> None:
+    Args:
+        options: What to keep.
+        writer: Writes the descriptions, and bytes that are too many for a record.
+        before: States of the file before, whose numbers go on.
+    """
+
+    def __init__(self, options: Options, writer: Writer, before: States | None = None) -> None:
         self.policy = options.state or "full"
         self._writer = writer
         self._is_full = self.policy == "full"
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget what was written: the next records go to a new file."""
         self._lock = threading.RLock()
         self._known: dict[Any, _Known] = {}  # by address, shape, strides, dtype
         self._storages: dict[int, int] = {}
-        self._described = 0
+        self._numbers: itertools.count[int] = itertools.count()
+        if before is not None:
+            self._storages, self._numbers = before._storages, before._numbers
+        self._budget: Budget | None = None
+        if options.max_bytes is not None:
+            shared = None if before is None else before._budget
+            self._budget = Budget(options.max_bytes, writer, shared)
+
+    def give_back(self) -> None:
+        """Let later files have the bytes of this one, which is deleted."""
+        if self._budget is not None:
+            self._budget.give_back()
 
     def fragment(self, tensor: torch.Tensor) -> bytes:
         """Return number of the description and value, `12,"AACAPw=="`, as a record has them.
@@ -90,6 +106,8 @@ class States:
         if there < known.reach:  # such as FSDP's parameters, whose memory is given back
             return b"%d,null" % known.number
         size = known.whole
+        if self._budget is not None and size >= 0 and not self._budget.take(size):
+            return b"%d,%b" % (known.number, self._summary(tensor, address))
         if 0 <= size <= INLINE_BYTES:
             data = b2a_base64(known.memory.raw, newline=False) if size else b""
             return b'%d,"%b"' % (known.number, data)
@@ -112,8 +130,7 @@ class States:
                 self._known.clear()
             size = self._kept_whole(tensor)
             memory = _SMALL[size].from_address(key[0]) if 0 < size <= INLINE_BYTES else None
-            found = _Known(self._described, size, _reach(tensor), memory)
-            self._described += 1
+            found = _Known(next(self._numbers), size, _reach(tensor), memory)
             record = {"r": "tensor", "n": found.number, **self._description(tensor)}
             if self._writer.write_json(record) and key is not None:
                 self._known[key] = found
@@ -155,22 +172,74 @@ class States:
             return self._keep((ctypes.c_char * size).from_address(address).raw)
         if self.policy == "none" or tensor.layout is not torch.strided or not tensor.is_cpu:
             return b"null"
-        code = _CODES.get(tensor.dtype)
-        is_tiny = tensor.nbytes <= TINY_BYTES and tensor.is_contiguous()
-        if self.policy == "sample" and code and is_tiny:
-            data = _SMALL[tensor.nbytes].from_address(address).raw if tensor.nbytes else b""
-            return dump(_tiny_sample(data, code))[:-1]
+        if not self._is_full or tensor.nbytes > FULL_BYTES:
+            return self._summary(tensor, address)
+        if self._budget is not None and not self._budget.take(tensor.nbytes):
+            return self._summary(tensor, address)
         # Neither autograd nor a dispatch mode of the program may see what is computed here.
         with torch._C._DisableTorchDispatch(), torch.no_grad():
-            if self._is_full and tensor.nbytes <= FULL_BYTES:
-                return self._keep(raw_bytes(tensor))
-            return dump(_sample(tensor))[:-1]
+            return self._keep(raw_bytes(tensor))
+
+    def _summary(self, tensor: torch.Tensor, address: int) -> bytes:
+        """Return digest, statistics and, while there is room for data, the first values."""
+        code = _CODES.get(tensor.dtype)
+        if code and tensor.nbytes <= TINY_BYTES and tensor.is_contiguous():
+            data = _SMALL[tensor.nbytes].from_address(address).raw if tensor.nbytes else b""
+            found = _tiny_sample(data, code)
+        else:
+            with torch._C._DisableTorchDispatch(), torch.no_grad():
+                found = _sample(tensor)
+        if self._budget is not None:
+            size = min(tensor.numel(), FIRST_VALUES) * tensor.element_size()
+            if not self._budget.take(size):
+                del found["first"]
+        return dump(found)[:-1]
 
     def _keep(self, data: bytes) -> bytes:
         if len(data) <= INLINE_BYTES:
             return b'"%b"' % b2a_base64(data, newline=False)
         start = self._writer.store(data)
         return b"null" if start is None else b'{"at":%d,"size":%d}' % (start, len(data))
+
+
+class Budget:
+    """How many bytes of tensor data a process may still write.
+
+    Args:
+        limit: Bytes that all files of the process may have.
+        writer: Writes into this file that no bytes are left.
+        before: Budget of the file before; the limit is for both.
+    """
+
+    def __init__(self, limit: int, writer: Writer, before: Budget | None = None) -> None:
+        self.limit = limit
+        self._writer = writer
+        self._lock: threading.Lock = threading.Lock() if before is None else before._lock
+        self._left: list[int] = [limit] if before is None else before._left
+        self._taken = 0
+        self._is_said = False
+
+    def take(self, size: int) -> bool:
+        """Return whether so many bytes may be written, and count them."""
+        with self._lock:
+            if size <= self._left[0]:
+                self._left[0] -= size
+                self._taken += size
+                return True
+            is_said, self._is_said = self._is_said, True
+        if not is_said:
+            text = (
+                f"{host_name()}-{os.getpid()} has used up max_bytes ({self.limit}): "
+                "later states have no data, only what describes it"
+            )
+            self._writer.write_json({"r": "note", "text": text})
+        return False
+
+    def give_back(self) -> None:
+        """Let later files have the bytes of this one."""
+        with self._lock:
+            self._left[0] += self._taken
+            self._taken = 0
 
 
 def _reach(tensor: torch.Tensor) -> int:

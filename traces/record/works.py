@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from .recorder import Recorder
+from .recorder import GroupInfo, Recorder
 
 # Works kept at once for users who never wait; the oldest are let go.
 KEPT = 4096
@@ -33,12 +33,23 @@ DRAIN_S = 5.0
 class Open:
     """An operation whose end has not been written."""
 
-    __slots__ = ("_is_open", "is_async", "outputs", "ranks", "recorder", "role", "seq", "work")
+    __slots__ = (
+        "_is_open",
+        "info",
+        "is_async",
+        "outputs",
+        "recorder",
+        "role",
+        "seq",
+        "tag",
+        "work",
+    )
 
     def __init__(
         self, recorder: Recorder, seq: int, outputs: Any, role: bytes, is_async: bool
     ) -> None:
-        self.ranks: tuple[int, ...] | None = None  # of the group, where the sender is unknown
+        self.info: GroupInfo | None = None  # where the sender is unknown
+        self.tag: int | None = None
         self.recorder = recorder
         self.seq = seq
         self.outputs = outputs
@@ -63,18 +74,20 @@ class Open:
         if error is not None:
             self.recorder.end(self.seq, t_end_ns=ended, status="error", error=text_of(error))
             return
-        states = self.recorder.states.list(b"after", self.role, outputs)
-        sender = b"" if self.ranks is None else self._sender(self.ranks)
-        self.recorder.writer.write(
+        segment = self.recorder.segment
+        states = segment.states.list(b"after", self.role, outputs)
+        sender = b"" if self.info is None else self._sender(self.info)
+        segment.writer.write(
             b'{"r":"end","seq":%d,"t":%d%b,"s":[%b]}\n' % (self.seq, ended, sender, states)
         )
 
-    def _sender(self, ranks: tuple[int, ...]) -> bytes:
+    def _sender(self, info: GroupInfo) -> bytes:
         """Return who sent what came from anybody, as columns that are known only now."""
         peer = self.work._source_rank()
-        if not 0 <= peer < len(ranks):
+        if not 0 <= peer < len(info.ranks):
             return b""
-        return b',"set":{"peer":%d,"peer_group_rank":%d}' % (ranks[peer], peer)
+        number = self.recorder.number_message(info.number, peer, self.tag)
+        return b',"set":{"peer":%d,"peer_group_rank":%d%b}' % (info.ranks[peer], peer, number)
 
 
 class Works:

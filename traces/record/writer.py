@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .folder import TENSORS, host_name, open_exclusively
+from .folder import RECORDS, TENSORS, host_name, open_exclusively
 
 INLINE_BYTES = 256
 
@@ -30,11 +30,24 @@ class Writer:
     Args:
         folder: Folder of the recording.
         header: Gives the fields of the file's first record.
+        stem: Name of the file without its suffix, where that is not `<host>-<pid>`.
+        replaces: A writer about to be deleted, whose descriptor this one takes over: a thread that
+            still holds it writes into this file, and never into one of the program's.
     """
 
-    def __init__(self, folder: Path, header: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        header: Callable[[], dict[str, Any]],
+        *,
+        stem: str | None = None,
+        replaces: Writer | None = None,
+    ) -> None:
         self.folder = folder
         self._header = header
+        self._wanted = stem
+        self._replaces = replaces
+        self._header_bytes = 0
         self._lock = threading.RLock()
         self._fd: int | None = None
         self._tensors: int | None = None
@@ -69,6 +82,8 @@ class Writer:
     def store(self, data: bytes | memoryview) -> int | None:
         """Append tensor bytes to the `.tensors` file and return where they begin; None if lost."""
         with self._lock:
+            if self._is_closed:
+                return None
             try:
                 if self._fd is None:
                     self._open()
@@ -85,11 +100,42 @@ class Writer:
                 return None
             return start
 
-    def close(self, record: dict[str, Any]) -> None:
+    def open(self) -> None:
+        """Open the file now."""
+        with self._lock:
+            try:
+                if self._fd is None:
+                    self._open()
+            except OSError as error:
+                self._drop(error)
+
+    def delete(self, *, is_named_after: bool) -> None:
+        """Take the file and its tensor bytes away.
+
+        Args:
+            is_named_after: Whether other files are named after this one, so that it must stay, with
+                nothing but its header.
+        """
+        with self._lock:
+            self._is_closed = True
+            records, tensors = (self.folder / (self._stem + end) for end in (RECORDS, TENSORS))
+            with suppress(OSError):
+                if is_named_after:
+                    os.truncate(records, self._header_bytes)
+                else:
+                    records.unlink(missing_ok=True)
+            if self._tensors is not None:
+                os.close(self._tensors)
+                self._tensors = None
+                with suppress(OSError):
+                    tensors.unlink(missing_ok=True)
+
+    def close(self, record: dict[str, Any] | None) -> None:
         """Append the last record and close the file; later records are lost, and nobody is told."""
         with self._lock:
             if self._fd is not None and not self._is_closed:
-                self.write_json(record)
+                if record is not None:
+                    self.write_json(record)
                 os.close(self._fd)
                 if self._tensors is not None:
                     os.close(self._tensors)
@@ -107,8 +153,16 @@ class Writer:
         self._is_torn = False
 
     def _open(self) -> None:
-        self._fd, self._stem = open_exclusively(self.folder, f"{host_name()}-{os.getpid()}")
+        stem = self._wanted or f"{host_name()}-{os.getpid()}"
+        descriptor, self._stem = open_exclusively(self.folder, stem)
+        if self._replaces is not None and self._replaces._fd is not None:
+            os.dup2(descriptor, self._replaces._fd, inheritable=False)
+            os.close(descriptor)
+            descriptor = self._replaces._fd
+        self._replaces = None
+        self._fd = descriptor
         header = dump({"r": "header", **self._header()})
+        self._header_bytes = len(header)
         self._is_torn = os.write(self._fd, header) != len(header)
 
     def _write_carefully(self, record: bytes) -> bool:

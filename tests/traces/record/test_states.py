@@ -173,7 +173,7 @@ def test_long_bytes_lie_beside_the_records(tmp_path: Path) -> None:
     states = [
         json.loads(line)["s"][0][4]
         for line in records.read_text().splitlines()
-        if '"state"' in line
+        if '"r":"state"' in line
     ]
     assert isinstance(states[0], str)
     assert states[1:] == [{"at": 0, "size": 260}, {"at": 260, "size": 264}]
