@@ -21,11 +21,11 @@ from ..schema import SCHEMA_VERSION
 RUN_FILE = "run.json"
 RECORDS = ".rec.jsonl"
 TENSORS = ".tensors"
+LAUNCHER = "launcher-"  # what the names of launchers' files begin with
 
 # What the launcher tells the processes below it.
 ENV_FOLDER = "CHUNKSCOPE_RECORD"
 ENV_RUN = "CHUNKSCOPE_RUN"
-ENV_STATE = "CHUNKSCOPE_STATE"
 
 
 def new_run() -> str:
@@ -69,16 +69,27 @@ def claim(folder: Path, run: str | None = None) -> str:
     return mine
 
 
-def claim_new(folder: Path) -> str:
-    """Make the folder a new run's, and return the run's id.
+def claim_new(folder: Path, run: str | None = None) -> str:
+    """Make the folder a new run's, or join the same run, and return the run's id.
+
+    Args:
+        folder: Made where it is missing.
+        run: Id that launchers on other hosts have as well, which may have begun already; None
+            where there are none.
 
     Raises:
-        RecorderError: The folder holds a recording already, or cannot be written.
+        RecorderError: The folder holds another recording, or cannot be written.
     """
-    run = new_run()
-    if folder.is_dir() and any(folder.glob("*" + RECORDS)) and _read_run(folder) is None:
+    found = _read_run(folder) if folder.is_dir() else None
+    if found is None and folder.is_dir() and any(folder.glob("*" + RECORDS)):
         raise RecorderError(f"{folder}: holds recording files of another run; name a new folder")
-    return claim(folder, run)
+    # Tomorrow's job may have the same port as today's. Who gives an id by hand means that run.
+    if found is not None and found == run != os.environ.get(ENV_RUN) and _has_ended(folder):
+        raise RecorderError(
+            f"{folder}: holds the recording of an earlier run of {run}; "
+            "name a new folder, or remove this one"
+        )
+    return claim(folder, run or new_run())
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
@@ -148,6 +159,19 @@ def _is_over(folder: Path) -> bool:
     found = [stem.fullmatch(path.name) for path in folder.glob("*" + RECORDS)]
     pids = {int(match[1]) for match in found if match}
     return bool(pids) and not any(_lives(pid) for pid in pids)
+
+
+def _has_ended(folder: Path) -> bool:
+    """Return whether all launchers that wrote into the folder are done, as far as one can see."""
+    own = re.compile(re.escape(LAUNCHER + host_name()) + r"-(\d+)(?:-\d+)?" + re.escape(RECORDS))
+    launchers = list(folder.glob(LAUNCHER + "*" + RECORDS))
+    for path in launchers:
+        if b'{"r":"close"' in path.read_bytes():
+            continue
+        match = own.fullmatch(path.name)
+        if match is None or _lives(int(match[1])):
+            return False
+    return bool(launchers)
 
 
 def _lives(pid: int) -> bool:

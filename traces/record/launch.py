@@ -2,63 +2,74 @@
 
 code = run_recorded(["train.py", "--epochs", "1"], Path("chunkscope-out/run"))
 
-The program runs as it is, in a child process. A folder that is first on PYTHONPATH holds a
-`sitecustomize`, which Python imports in the child and in every Python below it; what they need to
-know stands in the environment. Not reached: Pythons started with -I, -E or -S.
+The program runs as it is, in a child process, or in several that are the ranks of a job. A folder
+that is first on PYTHONPATH holds a `sitecustomize`, which Python imports in the child and in every
+Python below it; what they need to know stands in the environment. Not reached: Pythons started with
+-I, -E or -S.
 """
 
 from __future__ import annotations
 
 import os
-import signal
+import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ...errors import RecorderError
-from ..schema import SCHEMA_VERSION
-from .folder import (
-    ENV_FOLDER,
-    ENV_RUN,
-    ENV_STATE,
-    claim_new,
-    host_name,
-    open_exclusively,
-)
-from .writer import clean, dump, warn_once
+from .children import Child, collected_signals, follow
+from .folder import ENV_FOLDER, ENV_RUN, claim_new
+from .job import job_id
+from .launcher_file import LauncherFile
+from .options import VARIABLES, Options
 
 SITE = Path(__file__).resolve().parent / "site"
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_recorded(argv: Sequence[str], folder: Path, *, state: str = "full") -> int:
+def run_recorded(
+    argv: Sequence[str],
+    folder: Path,
+    *,
+    options: Options | None = None,
+    ranks: int | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> int:
     """Run a program, record it into a folder, and return its exit code.
 
     Args:
         argv: A script and its arguments, `-m`, a module and its arguments, or `--` and a command.
-        folder: Made where it is missing; must not hold a recording.
-        state: What to keep of tensors: none, sample or full.
+        folder: Made where it is missing. It must hold no recording, but one of the same job that
+            another host's launcher has begun.
+        options: What to keep; all that is kept by default.
+        ranks: Processes to start as the ranks of one job on this machine, with the variables that
+            `init_process_group` reads. Each line that one writes gets its rank before it. None
+            runs the program once, as it is.
+        say: Called with a sentence for the user where ranks are stopped.
 
     Returns:
-        The exit code; 128 + n where signal n ended the program, as shells have it.
+        The exit code, with ranks that of the first that failed; 128 + n for signal n, as shells
+        have it.
 
     Raises:
         RecorderError: There is no such program, or the folder cannot be recorded into.
     """
+    if ranks is not None and ranks < 1:
+        raise RecorderError(f"number of ranks is {ranks}, expected 1 or more")
     command = command_of(argv)
-    run = claim_new(folder)
-    started = time.monotonic_ns()
-    environment = environment_of(folder, run, state)
-    try:
-        child = subprocess.Popen(command, env=environment)
-    except OSError as error:
-        raise RecorderError(f"cannot run {command[0]}: {error.strerror or error}") from None
-    with _pass_on(child):
-        code = child.wait()
-    _write_exit(folder, run, child.pid, code, command, started)
+    run = claim_new(folder, None if ranks is not None else job_id(command, os.environ))
+    options = options or Options()
+    with ExitStack() as stack:
+        log = stack.enter_context(LauncherFile(folder, run, command, ranks))
+        environment = environment_of(folder, run, options)
+        if options.wire is not None:
+            from .wire import tap
+
+            environment.update(stack.enter_context(tap(folder, run, options)))
+        signals = stack.enter_context(collected_signals())
+        children = _start(command, environment, ranks)
+        code = follow(children, signals, ended=log.write_exit, say=say)
     return 128 - code if code < 0 else code
 
 
@@ -84,82 +95,106 @@ def command_of(argv: Sequence[str]) -> list[str]:
     return [sys.executable, *argv]
 
 
-def environment_of(
-    folder: Path, run: str, state: str = "full", base: Mapping[str, str] | None = None
+def recording_variables(
+    folder: Path,
+    run: str | None,
+    options: Options | None = None,
+    base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the environment in which Python processes record themselves.
+    """Return the environment variables that make Python processes record themselves.
+
+    Args:
+        folder: Folder of the recording.
+        run: Id of the run; None leaves it to the processes to find one that they share.
+        options: What to keep.
+        base: Environment whose PYTHONPATH is kept; this process's by default.
+    """
+    found = (os.environ if base is None else base).get("PYTHONPATH")
+    return {
+        "PYTHONPATH": f"{SITE}{os.pathsep}{found}" if found else str(SITE),
+        ENV_FOLDER: str(folder.resolve()),
+        **({} if run is None else {ENV_RUN: run}),
+        **(options or Options()).to_environment(),
+    }
+
+
+def environment_of(
+    folder: Path,
+    run: str,
+    options: Options | None = None,
+    base: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return an environment in which Python processes record themselves, as the options say.
 
     Args:
         folder: Folder of the recording.
         run: Id of the run.
-        state: What to keep of tensors.
+        options: What to keep.
         base: Environment to start from; this process's by default.
     """
-    environment = dict(os.environ if base is None else base)
-    found = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{SITE}{os.pathsep}{found}" if found else str(SITE)
-    environment[ENV_FOLDER] = str(folder.resolve())
-    environment[ENV_RUN] = run
-    environment[ENV_STATE] = state
-    return environment
+    given = os.environ if base is None else base
+    others = {name: value for name, value in given.items() if name not in VARIABLES.values()}
+    return {**others, **recording_variables(folder, run, options, given)}
 
 
-@contextmanager
-def _pass_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Pass signals to the child and live on: what it recorded is still to be completed.
+def rank_variables(rank: int, ranks: int, port: int) -> dict[str, str]:
+    """Return the environment variables of one rank of a job on this machine.
 
-    A terminal sends Ctrl-C to the child as well, and then it is not sent a second time.
+    Args:
+        rank: The rank.
+        ranks: Number of ranks.
+        port: Port on which rank 0 will listen.
     """
-
-    def handle(number: int, frame: object) -> None:
-        has_it = number == signal.SIGINT and sys.stdin is not None and _is_foreground()
-        if not has_it and child.poll() is None:
-            child.send_signal(number)
-
-    previous = {}
-    try:
-        for number in _PASSED_ON:
-            previous[number] = signal.signal(number, handle)
-    except ValueError:  # not the main thread: signals are somebody else's
-        pass
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _is_foreground() -> bool:
-    """Return whether a terminal's Ctrl-C reaches our process group."""
-    try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (OSError, ValueError):
-        return False
-
-
-def _write_exit(
-    folder: Path, run: str, pid: int, code: int, command: Sequence[str], started: int
-) -> None:
-    """Write how the child ended, in a file of the launcher's own."""
-    header = {
-        "r": "header",
-        "schema_version": SCHEMA_VERSION,
-        "run": run,
-        "host": host_name(),
-        "pid": os.getpid(),
-        "launcher": True,
-        "monotonic_ns": started,
-        "wall_ns": time.time_ns(),
-        "command": [clean(part) for part in command],
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
     }
-    ended = {"r": "exit", "pid": pid, "t": time.monotonic_ns()}
-    ended["signal" if code < 0 else "code"] = abs(code)
+
+
+def free_port() -> int:
+    """Return a TCP port of this machine that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _start(command: list[str], environment: dict[str, str], ranks: int | None) -> list[Child]:
+    """Start the program, once or as ranks."""
+    if ranks is None:
+        return [Child(_popen(command, environment))]
+    # Through a pipe Python keeps its output back until much has come together; a person who follows
+    # a run wants each line. A pseudo-terminal would do it, too, but it mixes stdout with stderr and
+    # makes programs draw colours. Threads: as many as torchrun gives ranks that share a machine.
+    shared = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", **environment}
+    port = free_port()
+    children: list[Child] = []
     try:
-        descriptor, _ = open_exclusively(folder, f"launcher-{host_name()}-{os.getpid()}")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(dump(header) + dump(ended))
-    except OSError as error:  # the program has ended well, and its exit code counts
-        warn_once(
-            f"chunkscope: how the program ended is not in the recording {folder}: "
-            f"{error.strerror or error}"
-        )
+        for rank in range(ranks):
+            own = {**shared, **rank_variables(rank, ranks, port)}
+            children.append(Child(_popen(command, own, is_piped=True, has_input=rank == 0), rank))
+    except BaseException:
+        for child in children:
+            child.process.kill()
+            child.process.wait()
+        raise
+    return children
+
+
+def _popen(
+    command: list[str],
+    environment: dict[str, str],
+    *,
+    is_piped: bool = False,
+    has_input: bool = True,
+) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE if is_piped else None
+    stdin = None if has_input else subprocess.DEVNULL
+    try:
+        return subprocess.Popen(command, env=environment, stdin=stdin, stdout=pipe, stderr=pipe)
+    except OSError as error:
+        raise RecorderError(f"cannot run {command[0]}: {error.strerror or error}") from None
