@@ -26,11 +26,12 @@ from .hooks import Hooks, report
 from .options import Options
 from .recorder import Recorder
 from .selftest import problem
-from .wire.client import patch as patch_wire
+from .wire.client import WireHooks
 from .writer import warn_once
 
 _hooks: Hooks | FunctionHooks | None = None
 _groups: GroupHooks | None = None
+_wire: WireHooks | None = None
 _closing: list[Recorder] = []
 _is_registered = False
 
@@ -82,7 +83,7 @@ def start_from_environment() -> None:
 
 
 def _install() -> None:
-    global _hooks, _groups, _is_registered
+    global _hooks, _groups, _wire, _is_registered
     hooks: Hooks | FunctionHooks = Hooks(_active)
     try:
         hooks.install()
@@ -100,7 +101,8 @@ def _install() -> None:
     _hooks = hooks
     _groups = GroupHooks(_active, report)
     _groups.patch()
-    patch_wire(_active)
+    _wire = WireHooks(_active)
+    _wire.patch()
     if not _is_registered:
         _is_registered = True
         _register()
@@ -126,14 +128,16 @@ def _call(function: Callable[[], None]) -> None:
 
 
 def _remove() -> None:
-    global _hooks, _groups
+    global _hooks, _groups, _wire
     if _hooks is not None:
         _hooks.remove()
     if _groups is not None:
         _groups.unpatch()
+    if _wire is not None:
+        _wire.unpatch()
     if not _closing:
         _hooks = None
-    _groups = None
+    _groups = _wire = None
 
 
 def _close(recorder: Recorder) -> None:

@@ -212,34 +212,47 @@ class TappedStore(torch.distributed.Store):
             return value
 
 
-class Tap:
-    """Has gloo's groups of this process go through the tap.
+class WireHooks:
+    """Has the groups of gloo that this process makes go through the tap that the environment names.
 
     Args:
         active: Recorders, the last of which records; empty for none.
-        control: Path of the unix socket where the tap answers.
     """
 
-    def __init__(self, active: list[Recorder], control: str) -> None:
+    def __init__(self, active: list[Recorder]) -> None:
         self._active = active
-        self._control = control
         self._local = threading.local()
         self._stores: set[TappedStore] = set()
+        self._replaced: list[tuple[Any, str, Any]] = []
 
     def patch(self) -> None:
-        """Put the replacements in place, for good."""
+        """Put the replacements in place."""
         c10d: Any = torch.distributed.distributed_c10d
-        gloo = c10d.ProcessGroupGloo
-        gloo.__init__ = self._wrap_init(gloo.__init__)
-        c10d._new_process_group_helper = self._wrap_helper(c10d._new_process_group_helper)
-        c10d._create_process_group_wrapper = self._wrap_wrapper(c10d._create_process_group_wrapper)
+        if not torch.distributed.is_gloo_available():
+            return
+        for owner, name, wrap in (
+            (c10d.ProcessGroupGloo, "__init__", self._wrap_init),
+            (c10d, "_new_process_group_helper", self._wrap_helper),
+            (c10d, "_create_process_group_wrapper", self._wrap_wrapper),
+        ):
+            original = getattr(owner, name)
+            self._replaced.append((owner, name, original))
+            setattr(owner, name, wrap(original))
+
+    def unpatch(self) -> None:
+        """Give the functions back; groups that are tapped stay so."""
+        while self._replaced:
+            setattr(*self._replaced.pop())
 
     def _wrap_helper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def _new_process_group_helper(*args: Any, **kwargs: Any) -> Any:
-            names = ("group_size", "group_rank", "global_ranks_in_group")
+            names = ("group_size", "group_rank", "global_ranks_in_group", "", "", "group_name")
             given = {**dict(zip(names, args, strict=False)), **kwargs}
-            self._local.identity = self._identity(given)
+            try:
+                self._local.identity = self._identity(given)
+            except Exception as error:
+                warn_once(f"chunkscope: a group is not tapped: {error}")
             self._local.stores = []
             try:
                 result = original(*args, **kwargs)
@@ -278,10 +291,10 @@ class Tap:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a group of gloo with its store replaced."""
         given = {**dict(zip(("store", "rank", "size"), args, strict=False)), **kwargs}
-        rank = int(given["rank"])
+        rank, control = int(given["rank"]), os.environ[ENV_TAP]
 
         def listen(peer: int, address: Address) -> int:
-            return self._ask(identity, rank, peer, address)
+            return ask(control, identity, rank, peer, address)
 
         store = TappedStore(given["store"], rank, listen)
         self._local.stores.append(store)
@@ -298,42 +311,39 @@ class Tap:
         self._local.stores = []
 
     def _identity(self, given: dict[str, Any]) -> Identity | None:
-        if not self._active:
+        if not self._active or not os.environ.get(ENV_TAP):
             return None
         ranks = tuple(given.get("global_ranks_in_group") or range(int(given["group_size"])))
         ordinal = self._active[-1].ordinal(ranks)
-        return (
-            None if ordinal is None else Identity(ranks, ordinal, str(given.get("group_name", "")))
-        )
-
-    def _ask(self, identity: Identity, rank: int, peer: int, address: Address) -> int:
-        """Return the port where the tap listens for this pair."""
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        request = {
-            "ranks": identity.ranks,
-            "ordinal": identity.ordinal,
-            "label": identity.label,
-            "attempt": int(attempt) if attempt.isdigit() else 0,
-            "me": rank,
-            "peer": peer,
-            "family": address.family,
-            "address": address.target,
-        }
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(ANSWER_S)
-            connection.connect(self._control)
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            with connection.makefile("rb") as file:
-                answer = json.loads(file.readline())
-        return int(answer["port"])
+        label = str(given.get("group_name", ""))
+        return None if ordinal is None else Identity(ranks, ordinal, label)
 
 
-def patch(active: list[Recorder]) -> None:
-    """Tap this process's groups of gloo, if the launcher of this process asked for it.
+def ask(control: str, identity: Identity, rank: int, peer: int, address: Address) -> int:
+    """Return the port where the tap listens for a pair.
 
     Args:
-        active: Recorders, the last of which records.
+        control: Path of the tap's unix socket.
+        identity: The pair's group.
+        rank: The rank in it that will connect.
+        peer: The rank that it means.
+        address: That rank's address.
     """
-    control = os.environ.get(ENV_TAP)
-    if control and torch.distributed.is_available() and torch.distributed.is_gloo_available():
-        Tap(active, control).patch()
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    request = {
+        "ranks": identity.ranks,
+        "ordinal": identity.ordinal,
+        "label": identity.label,
+        "attempt": int(attempt) if attempt.isdigit() else 0,
+        "me": rank,
+        "peer": peer,
+        "family": address.family,
+        "address": address.target,
+    }
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(ANSWER_S)
+        connection.connect(control)
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as file:
+            answer = json.loads(file.readline())
+    return int(answer["port"])
