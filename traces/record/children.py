@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
-from .relay import Relay
+from .rank_output import RankOutput
 
 FOLLOW_S = 3.0  # after one rank has failed, the others get this long to fail by themselves,
 GRACE_S = 5.0  # and after SIGTERM this long before SIGKILL
@@ -115,7 +115,7 @@ class _Following:
         self._stops: list[tuple[float, signal.Signals]] = []  # when the others get which signal
         self._selector = selectors.DefaultSelector()
         self._ends: dict[int, int] = {}  # by pid, descriptors that become readable at its end
-        self._relays: dict[IO[bytes], Relay] = {}
+        self._outputs: dict[IO[bytes], RankOutput] = {}
         if signals is not None:
             self._on_readable(signals, lambda: self._pass_on(signals.recv(4096)))
         for child in children:
@@ -128,7 +128,7 @@ class _Following:
             self._reap()
             self._stop_others()
         deadline = time.monotonic() + LINGER_S
-        while self._relays and (left := deadline - time.monotonic()) > 0:
+        while self._outputs and (left := deadline - time.monotonic()) > 0:
             self._turn(left)
         return self._code
 
@@ -137,7 +137,7 @@ class _Following:
         for child in self._running:
             child.process.kill()
             child.process.wait()
-        for stream in list(self._relays):
+        for stream in list(self._outputs):
             self._drop(stream)
         for descriptor in self._ends.values():
             os.close(descriptor)
@@ -151,8 +151,8 @@ class _Following:
         for stream, target in ((child.process.stdout, 1), (child.process.stderr, 2)):
             if stream is not None:
                 prefix = b"" if child.rank is None else b"[rank %d] " % child.rank
-                self._relays[stream] = Relay(stream.fileno(), target, prefix)
-                self._on_readable(stream, partial(self._relay, stream))
+                self._outputs[stream] = RankOutput(stream.fileno(), target, prefix)
+                self._on_readable(stream, partial(self._read, stream))
 
     def _on_readable(self, source: Any, action: Callable[[], None]) -> None:
         self._selector.register(source, selectors.EVENT_READ, action)
@@ -166,19 +166,19 @@ class _Following:
             return SLICE_S
         return max(0.0, self._stops[0][0] - time.monotonic()) if self._stops else None
 
-    def _relay(self, stream: IO[bytes]) -> None:
+    def _read(self, stream: IO[bytes]) -> None:
         try:
-            is_open = self._relays[stream].pump()
+            is_open = self._outputs[stream].pump()
         except OSError:  # nobody reads our output: the rank learns it as it would without us
             is_open = False
         if not is_open:
             self._drop(stream)
 
     def _drop(self, stream: IO[bytes]) -> None:
-        relay = self._relays.pop(stream)
+        output = self._outputs.pop(stream)
         self._selector.unregister(stream)
         with suppress(OSError):
-            relay.finish()
+            output.finish()
         stream.close()
 
     def _reap(self) -> None:

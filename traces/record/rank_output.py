@@ -1,7 +1,7 @@
 """Passes on what ranks write, line by line, each line with its rank before it.
 
-    relay = Relay(pipe.fileno(), target=1, prefix=b"[rank 2] ")
-    while relay.pump():     # when the pipe can be read
+    output = RankOutput(pipe.fileno(), target=1, prefix=b"[rank 2] ")
+    while output.pump():     # when the pipe can be read
         ...
 
 Bytes are passed on as they are. A line is written whole, so that lines of two ranks never mix; the
@@ -18,7 +18,7 @@ LONGEST_LINE_BYTES = 1 << 20
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r(?!\Z))")
 
 
-class Relay:
+class RankOutput:
     """One pipe of a rank, and where its lines go.
 
     Args:
