@@ -12,7 +12,7 @@ from .commands.checking import diff, verify
 from .commands.console import Commands
 from .commands.looking import open_, show
 from .commands.making import demo, export, list_, run, sim
-from .commands.recording import record
+from .commands.recording import merge, record
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,5 +41,18 @@ def completion(shell: str) -> None:
 
 
 # In the order in which a newcomer meets them.
-for command in (demo, sim, run, record, open_, show, diff, list_, verify, export, completion):
+for command in (
+    demo,
+    sim,
+    run,
+    record,
+    merge,
+    open_,
+    show,
+    diff,
+    list_,
+    verify,
+    export,
+    completion,
+):
     main.add_command(command)

@@ -11,6 +11,7 @@ Python below it; what they need to know stands in the environment. Not reached: 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -58,6 +59,8 @@ def run_recorded(
     if ranks is not None and ranks < 1:
         raise RecorderError(f"number of ranks is {ranks}, expected 1 or more")
     command = command_of(argv)
+    if shutil.which(command[0]) is None:  # said before the folder is taken
+        raise RecorderError(f"cannot run {command[0]}: No such file or directory")
     run = claim_new(folder, None if ranks is not None else job_id(command, os.environ))
     options = options or Options()
     with ExitStack() as stack:
