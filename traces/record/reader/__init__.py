@@ -25,8 +25,9 @@ from ...trace import Meta, Trace
 from ...validate import check_version
 from ..folder import RECORDS, RUN_FILE
 from . import records as rec
-from .assembly import RecordFile, assemble
+from .assembly import assemble
 from .messages import unfold
+from .record_file import RecordFile
 from .rewriter import write_recording
 
 __all__ = ["read_recording", "write_recording"]
@@ -48,7 +49,8 @@ def read_recording(folder: Path) -> Trace:
     if not paths:
         raise TraceFormatError("no recording: there is no *.rec.jsonl in it", file=str(folder))
     with no_collection():
-        return assemble(folder, [_parse(path) for path in paths], meta)
+        files = [_parse(path) for path in paths]
+        return assemble(folder, [file for file in files if file is not None], meta)
 
 
 def _read_run(folder: Path) -> Meta | None:
@@ -71,10 +73,13 @@ def _read_run(folder: Path) -> Meta | None:
     return meta_from_json(meta, str(path), version=found["schema_version"])
 
 
-def _parse(path: Path) -> RecordFile:
+def _parse(path: Path) -> RecordFile | None:
+    """Return the records of a file; None for one that its process has deleted by now."""
     stem = path.name.removesuffix(RECORDS)
     try:
         data = path.read_bytes()
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise TraceFormatError(error.strerror or str(error), file=str(path)) from None
     lines, damaged = _decode(path, data)
@@ -117,6 +122,9 @@ def _sort(file: RecordFile, lines: list[tuple[int, Any]]) -> None:
         if record.s
     ]
     unfold(file, found[rec.Message])
+    only = file.header.options.get("only")
+    if isinstance(only, list):
+        file.notes.append(f"nothing but {', '.join(map(str, only))} was recorded")
     file.notes += [record.text for record in found[rec.Note]]
     file.notes += [
         f"{file.path.name}: {record.records} records could not be written"
@@ -169,6 +177,14 @@ def _refusal(path: Path, number: int, line: bytes, error: Exception) -> TraceFor
 
 
 def _guessed_header(stem: str) -> rec.Header:
-    named = re.fullmatch(r"(.+?)-(\d+)(?:-\d+)?", stem)
-    host, pid = (named[1], int(named[2])) if named else ("", 0)
-    return rec.Header(schema_version=1, host=host, pid=pid if pid < 2**63 else 0)
+    named = re.fullmatch(r"((.+?)-(\d+)(?:-\d+)?)(?:\.(\d+))?", stem)
+    if named is None:
+        return rec.Header(schema_version=1)
+    pid, segment = int(named[3]), int(named[4] or 0)
+    return rec.Header(
+        schema_version=1,
+        host=named[2],
+        pid=pid if pid < 2**63 else 0,
+        file=named[1] if segment else None,
+        segment=segment or None,
+    )

@@ -7,7 +7,6 @@ group, the k-th message of a pair, how an event ended) is worked out on whole co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,42 +14,18 @@ import numpy as np
 
 from ....errors import TraceFormatError
 from ...columns import Column, Table
-from ...schema import EVENTS, Kind, Provenance, Status, Type
-from ...trace import Group, Meta, Process, Site, Trace
+from ...schema import EVENTS
+from ...trace import Group, Meta, Site, Trace
 from ...validate import checked_trace
-from ..folder import RECORDS
 from . import records as rec
-from .counting import Ints, lookup, ordinals
+from .calls import count_calls
+from .counting import Ints, lookup
+from .joining import join_segments
+from .meta import recorded_meta
+from .record_file import RecordFile
 from .states import StateTable
 
 GroupKey = tuple[tuple[int, ...], int]
-
-
-@dataclass(slots=True)
-class RecordFile:
-    """The records of one file, by kind, in file order."""
-
-    path: Path
-    header: rec.Header
-    groups: dict[int, rec.Group] = field(default_factory=dict)
-    sites: dict[int, rec.Site] = field(default_factory=dict)
-    tensors: dict[int, rec.Tensor] = field(default_factory=dict)
-    schedules: dict[int, str] = field(default_factory=dict)
-    calls: dict[int, Any] = field(default_factory=dict)
-    begins: list[rec.Begin] = field(default_factory=list)
-    ends: list[rec.End] = field(default_factory=list)
-    rows: list[rec.Row] = field(default_factory=list)
-    states: list[tuple[int, list[rec.State]]] = field(default_factory=list)
-    exits: list[rec.Exit] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    last_ns: int | None = None
-    is_closed: bool = False
-
-    @property
-    def name(self) -> str:
-        """Name of the file in the trace's `file` column."""
-        stem = self.path.name.removesuffix(RECORDS)
-        return stem if self.header.file is None else self.header.file
 
 
 def assemble(folder: Path, files: Sequence[RecordFile], meta: Meta | None) -> Trace:
@@ -65,7 +40,7 @@ def assemble(folder: Path, files: Sequence[RecordFile], meta: Meta | None) -> Tr
         TraceFormatError: Records contradict each other.
     """
     writers = sorted(
-        (file for file in files if not file.header.launcher),
+        join_segments(file for file in files if not file.header.launcher),
         key=lambda file: (file.header.part or 0, file.name),
     )
     events = _Events(writers, is_complete=meta is not None)
@@ -74,7 +49,15 @@ def assemble(folder: Path, files: Sequence[RecordFile], meta: Meta | None) -> Tr
     table, states = events.tables()
     if meta is None:
         table = count_calls(table, events.process)
-        meta = _meta(files, writers, events, table)
+        meta = recorded_meta(
+            files,
+            writers,
+            events.groups.values(),
+            events.sites,
+            events.schedules,
+            events.notes,
+            table,
+        )
     return checked_trace(table, states, meta, str(folder))
 
 
@@ -93,6 +76,7 @@ class _Events:
         self._cells: dict[str, list[Any]] = {name: [] for name in sorted(rec.OF_ROW)}
         self._call: list[int] = []
         self._set: list[tuple[int, Any]] = []
+        self._own: dict[str, list[int | None]] = {"coll_seq": [], "message": []}
         self._processes: list[int] = []
         self._ids: dict[tuple[str, int, int], int] = {}
 
@@ -113,8 +97,10 @@ class _Events:
             self._note(file, f"{len(ends)} ends are left out: their begin is damaged or missing")
         self._fold(file, begins, matched, rows, place_of_call)
         seqs = self._check_order(file, start)
-        self._states.add(file.path, file.tensors, file.states, seqs, start, self.is_complete)
-        self.notes += [f"{file.path.name}: {note}" for note in self._states.take_notes()]
+        for part in file.parts:
+            states = part.states
+            self._states.add(part.path, file.tensors, states, seqs, start, self.is_complete)
+            self.notes += [f"{part.path.name}: {note}" for note in self._states.take_notes()]
         self.notes += file.notes
         key = (file.header.host, file.header.pid, file.header.attempt)
         self._processes += [self._ids.setdefault(key, len(self._ids))] * (len(self._call) - start)
@@ -160,6 +146,9 @@ class _Events:
             self._cells[name] += values if is_sorted else [values[at] for at in order]
         calls = [place_of_call[record.call] for record in both]
         self._call += calls if is_sorted else [calls[at] for at in order]
+        for name, own in self._own.items():
+            numbers = [getattr(begin, name) for begin in begins] + [None] * len(rows)
+            own += numbers if is_sorted else [numbers[at] for at in order]
         for at, end in enumerate(ends):
             if end is not None and end.set is not None:
                 self._set.append((place[at], end.set))
@@ -234,6 +223,8 @@ class _Events:
             else:
                 cells = [getattr(record, spec.name) for record in self._calls]
                 columns[spec.name] = Column.build(spec.type, cells, len(cells)).take(call)
+        for name, own in self._own.items():
+            columns[name] = _overlaid(columns[name], own)
         for name in rec.CELL_NAMES if self._set else ():
             found = [(row, getattr(cells, name)) for row, cells in self._set]
             if any(cell is not None for _, cell in found):
@@ -247,137 +238,10 @@ class _Events:
         self.notes.append(f"{file.path.name}: {text}")
 
 
-def count_calls(events: Table, process: Ints) -> Table:
-    """Return the events with what recorders leave out: coll_seq, message and status.
-
-    Args:
-        events: Events as the processes wrote them.
-        process: Number of the process of each row.
-    """
-    kind, group, parent = events["kind"], events["group"], events["parent"]
-    is_call = kind.where(Kind.COLLECTIVE) & group.valid & ~events["coll_seq"].valid
-    seq = events["coll_seq"].values.copy()
-    has_seq = events["coll_seq"].valid.copy()
-    rows = np.flatnonzero(is_call)
-    seq[rows] = ordinals(process[rows], group.values[rows])
-    has_seq[rows] = True
-    inside = np.flatnonzero(parent.valid & ~has_seq)
-    seq[inside] = seq[parent.values[inside]]
-    has_seq[inside] = has_seq[parent.values[inside]]
-    seq[~has_seq] = 0
-    return events.replace(
-        coll_seq=Column(Type.INT, seq, has_seq),
-        message=_messages(events, process, has_seq),
-        status=_status(events),
-        **{name: _of_parent(events, name) for name in ("rank", "group", "group_rank")},
-    )
-
-
-def _of_parent(events: Table, name: str) -> Column:
-    """Return a column whose nulls are filled from what the event lies in."""
-    column, parent = events[name], events["parent"]
-    rows = np.flatnonzero(parent.valid & ~column.valid)
-    values, valid = column.values.copy(), column.valid.copy()
-    values[rows] = values[parent.values[rows]]
-    valid[rows] = valid[parent.values[rows]]
-    return Column(column.type, values, valid)
-
-
-def _messages(events: Table, process: Ints, in_collective: Any) -> Column:
-    """Return the message column: the k-th message of (group, src, dst, tag) outside of calls."""
-    message, is_send = events["message"], events["kind"].where(Kind.SEND)
-    counts = events["provenance"].where(Provenance.CALLED) & ~in_collective & ~message.valid
-    counts &= (is_send | events["kind"].where(Kind.RECV)) & events["peer"].valid
-    rows = np.flatnonzero(counts)
-    me, peer = events["rank"].values[rows], events["peer"].values[rows]
-    src = np.where(is_send[rows], me, peer)
-    dst = np.where(is_send[rows], peer, me)
-    values, valid = message.values.copy(), message.valid.copy()
-    group, tag = events["group"].values[rows], events["tag"].values[rows]
-    values[rows] = ordinals(process[rows], is_send[rows], group, src, dst, tag)
-    valid[rows] = True
-    return Column(Type.INT, values, valid)
-
-
-def _status(events: Table) -> Column:
-    """Return the status column, with how events without an end stand."""
-    status, parent = events["status"], events["parent"]
-    if status.valid.all():
-        return status
-    is_waited = np.zeros(len(events), np.bool_)
-    waits = events["kind"].where(Kind.WAIT) & parent.valid
-    is_waited[parent.values[waits]] = True
-    is_unobserved = events["is_async"].where(True) & ~is_waited
-    cells: list[Any] = status.to_list()
-    for row in np.flatnonzero(~status.valid).tolist():
-        cells[row] = Status.UNOBSERVED if is_unobserved[row] else Status.BEGUN
-    return Column.build(Type.TEXT, cells, len(cells))
-
-
-def _meta(
-    files: Sequence[RecordFile], writers: Sequence[RecordFile], events: _Events, table: Table
-) -> Meta:
-    exits = {(file.header.host, end.pid): end for file in files for end in file.exits}
-    ranks = _rank_by_file(table)
-    for file in writers:
-        if file.header.tap:
-            ranks.pop(file.name, None)
-    processes = []
-    for file in writers:
-        header = file.header
-        end = exits.get((header.host, header.pid), rec.Exit(header.pid))
-        processes.append(
-            Process(
-                file.name,
-                header.host,
-                header.pid,
-                ranks.get(file.name),
-                header.attempt,
-                file.is_closed,
-                end.code,
-                end.signal,
-                file.last_ns,
-            )
-        )
-    versions: dict[str, str] = {}
-    for file in files:
-        for name, version in file.header.versions.items():
-            if version not in versions.setdefault(name, version).split(", "):
-                versions[name] += f", {version}"
-    world = {rank for group in events.groups.values() for rank in group.ranks}
-    notes = [*events.notes, *_missing(world, ranks)]
-    for file in files:
-        if file.header.launcher:
-            notes += file.notes
-    if not writers:
-        notes.append("nothing was recorded: no process called torch.distributed")
-    if len({file.header.host for file in writers}) > 1:
-        notes.append("several hosts: their clocks are not aligned")
-    return Meta(
-        versions=versions,
-        world_size=max(world) + 1 if world else None,
-        groups=tuple(events.groups.values()),
-        processes=tuple(processes),
-        sites=tuple(events.sites),
-        schedules=tuple(events.schedules),
-        notes=tuple(notes),
-    )
-
-
-def _rank_by_file(table: Table) -> dict[str, int]:
-    ranks: dict[str, int] = {}
-    file, rank = table["file"], table["rank"]
-    known = np.flatnonzero(rank.valid & file.valid)
-    for code in np.unique(file.values[known]).tolist():
-        first = known[np.argmax(file.values[known] == code)]
-        ranks[file.texts[code]] = int(rank.values[first])
-    return ranks
-
-
-def _missing(world: set[int], ranks: dict[str, int]) -> list[str]:
-    missing = sorted(world - set(ranks.values()))
-    if not missing:
-        return []
-    named = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-    plural = f"ranks {named} have" if len(missing) > 1 else f"rank {named} has"
-    return [f"{plural} no file: nothing was recorded there, or the file is missing"]
+def _overlaid(column: Column, cells: list[int | None]) -> Column:
+    """Return the column with the cells that are not null in place of its own."""
+    own = Column.build(column.type, cells, len(cells))
+    if not own.valid.any():
+        return column
+    values = np.where(own.valid, own.values, column.values)
+    return Column(column.type, values, own.valid | column.valid)

@@ -12,7 +12,7 @@ from ...schema import Kind, Provenance, Role, Status, When
 from . import records as rec
 
 if TYPE_CHECKING:
-    from .assembly import RecordFile
+    from .record_file import RecordFile
 
 
 def unfold(file: RecordFile, messages: list[rec.Message]) -> None:

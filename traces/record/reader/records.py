@@ -52,7 +52,8 @@ class Header(Record, tag="header", gc=False):
     """First record of a file: who writes.
 
     In a `counted` file nothing is left for the reader to count: every cell is there, `parent` and
-    a state's `seq` are rows of the whole trace.
+    a state's `seq` are rows of the whole trace. A later segment of a process has its number, the
+    `file` that all its segments are, the first `seq` that is its own, and the `calls` before it.
     """
 
     schema_version: int
@@ -66,6 +67,10 @@ class Header(Record, tag="header", gc=False):
     counted: bool = False
     file: str | None = None
     part: Int | None = None
+    segment: Count | None = None
+    seq: Count = 0
+    calls: Count = 0
+    options: dict[str, Any] = {}
     launcher: bool = False
     tap: bool = False
 
@@ -140,13 +145,18 @@ class State(msgspec.Struct, array_like=True, gc=False):
 
 
 class Begin(Record, tag="begin", gc=False):
-    """An event begins: `t` is its t_issue_ns."""
+    """An event begins: `t` is its t_issue_ns.
+
+    In a recording that leaves calls out, it says which call of its group or message it is.
+    """
 
     seq: Count
     call: Count
     t: Int
     parent: Count | None = None
     batch: Count | None = None
+    coll_seq: Count | None = None
+    message: Count | None = None
     s: list[State] = []
 
 
