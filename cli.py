@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import click
 
-from .commands.checking import diff, verify
+from .commands.checking import check, diff, verify
 from .commands.console import Commands
 from .commands.looking import open_, show
 from .commands.making import demo, export, list_, run, sim
@@ -49,6 +49,7 @@ for command in (
     merge,
     open_,
     show,
+    check,
     diff,
     list_,
     verify,

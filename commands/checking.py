@@ -1,9 +1,10 @@
-"""Commands that compare and check: diff, verify."""
+"""Commands that compare and check: check, diff, verify."""
 
 from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,42 @@ from .common import as_json, policy, ranks
 
 if TYPE_CHECKING:
     from ..sim.order import Policy
+
+
+@click.command()
+@click.argument("path", metavar="TRACE", type=click.Path(path_type=Path))
+@click.option(
+    "--collective",
+    metavar="NAME",
+    help="Read probes back: did every part go where this collective takes it?",
+)
+@click.option("--root", type=int, help="Group rank of the root, for sends and recvs of your own.")
+@click.option("--late", is_flag=True, help="Tell who came last, even where there is a problem.")
+@as_json
+def check(path: Path, collective: str | None, root: int | None, late: bool, as_json: bool) -> None:
+    """Say what went wrong in a recorded run.
+
+    Names the rank that never arrived and where the others wait, calls that do not match across
+    ranks, messages that nobody receives, and who came last. With --collective it reads back the
+    tensors that `chunkscope.probe` made.
+
+    Exit code 0: no problem; 1: a problem.
+
+    \b
+    Example: chunkscope check chunkscope-out/record-train
+    """
+    if collective is None:
+        from ..traces.check import check as examine
+        from ..traces.files import read
+
+        report = examine(read(path), late=late or None)
+    else:
+        from ..sim.probing import check_probes
+        from ..sim.source import open_trace
+
+        report = check_probes(open_trace(path), collective, root=root)
+    click.echo(report.to_json() if as_json else report.to_text())
+    sys.exit(0 if report.ok else 1)
 
 
 @click.command()
