@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import chain, ring, tree
+from . import chain, gloo, gloo_direct, ring, tree
 from .registry import ALGORITHMS, Algorithm, Phase, Sizes, algorithm, phases_of_rows
 
 __all__ = [
@@ -12,6 +12,8 @@ __all__ = [
     "Sizes",
     "algorithm",
     "chain",
+    "gloo",
+    "gloo_direct",
     "phases_of_rows",
     "ring",
     "tree",

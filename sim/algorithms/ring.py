@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import ScheduleError
-from ..schedule import Ints, Schedule
+from ..schedule import Schedule
 from .registry import Phase, algorithm
 
 Column = npt.NDArray[Any]
-_GLOO_SEGMENT_BYTES = 1 << 20
 
 
 def _reduce_scatter_phase(group_size: int) -> Phase:
@@ -109,83 +107,6 @@ def all_reduce_ring(group_size: int) -> Schedule:
         6
     """
     return _all_reduce(group_size, "ring", -1, 0)
-
-
-@algorithm("all_reduce", "ring_gloo", phases=_ring_phases)
-def all_reduce_ring_gloo(
-    group_size: int, segments: int | None = None, size_bytes: int | None = None, itemsize: int = 1
-) -> Schedule:
-    """Return gloo's ring: the other way around, two segments in flight.
-
-    Rank r sends to r - 1, first chunk r + 1; chunk k is complete first at rank k. A chunk is cut
-    into segments, each of which is a step, and the window is 2. With one segment, ranks 0 to 2::
-
-        step   r0 -> r2    r1 -> r0    r2 -> r1
-          0    +chunk 1    +chunk 2    +chunk 0    reduce-scatter
-          1    +chunk 2    +chunk 0    +chunk 1
-          2     chunk 0     chunk 1     chunk 2    all-gather
-          3     chunk 1     chunk 2     chunk 0
-
-    Args:
-        group_size: Number of ranks, 1 or more.
-        segments: Segments of a chunk; None for as many as gloo takes.
-        size_bytes: Bytes of the whole data; with it the plan is gloo's for that size: segments of
-            at most 1 MiB, all equal but the last, and those that are empty left out.
-        itemsize: Bytes of an element, where `size_bytes` is given.
-
-    Source: gloo, gloo/allreduce.cc, function ring.
-
-    Example:
-        >>> all_reduce_ring_gloo(4).n_steps
-        12
-    """
-    if segments is not None and segments < 1:
-        raise ScheduleError(f"ring_gloo: segments is {segments}, expected 1 or more")
-    if size_bytes is not None and (size_bytes < 0 or itemsize < 1 or size_bytes % itemsize):
-        raise ScheduleError(
-            f"ring_gloo: {size_bytes} bytes are no multiple of the element's {itemsize}"
-        )
-    a_chunk = segments or _gloo_segments(group_size, size_bytes or 0, itemsize)
-    n_segments = group_size * a_chunk
-    half = (group_size - 1) * a_chunk
-    rank, turn = np.arange(group_size), np.arange(2 * half)[:, None]
-    slot = (
-        np.where(turn < half, (rank + 1) * a_chunk + turn, rank * a_chunk + turn - half)
-        % n_segments
-    )
-    shape = slot.shape
-    columns: list[Column] = [
-        np.broadcast_to(column, shape).reshape(-1)
-        for column in (turn, rank, (rank - 1) % group_size, slot, turn < half)
-    ]
-    chunk_elements = None
-    if size_bytes is not None:
-        chunk_elements = _equal_but_last(size_bytes // itemsize, n_segments)
-        kept = chunk_elements[columns[3]] > 0
-        columns = [column[kept] for column in columns]
-    step, src, dst, slots, reduce = columns
-    return Schedule.of(
-        "all_reduce",
-        "ring_gloo",
-        group_size,
-        (step, 0, src, dst, slots, slots, 1, reduce),
-        input=range(n_segments),
-        output=range(n_segments),
-        window=2,
-        chunk_elements=chunk_elements,
-    )
-
-
-def _gloo_segments(group_size: int, size_bytes: int, itemsize: int) -> int:
-    """Return segments of a chunk: at least two, of at most 1 MiB."""
-    largest = max(1, _GLOO_SEGMENT_BYTES // itemsize) * itemsize
-    return -(-max(-(-size_bytes // largest), 2 * group_size) // group_size)
-
-
-def _equal_but_last(count: int, n_segments: int) -> Ints:
-    """Return the elements of segments of one length, of which the last may be short or empty."""
-    length = -(-count // n_segments)
-    return np.clip(count - length * np.arange(n_segments), 0, length)
 
 
 @algorithm("all_reduce", "ring_tutorial", phases=_ring_phases)

@@ -134,5 +134,5 @@ def test_facts_of_a_call_without_an_end() -> None:
 
 
 def test_title_of_a_call() -> None:
-    assert call_title("all_reduce", "ring_gloo") == "Ring gloo all_reduce"
+    assert call_title("all_reduce", "gloo") == "Gloo all_reduce"
     assert call_title("all_reduce", None) == "all_reduce"

@@ -23,7 +23,7 @@ CASES = [
     ("all_reduce", "ring", 2, None),
     ("all_reduce", "ring", 3, None),
     ("all_reduce", "ring", 4, None),
-    ("all_reduce", "ring_gloo", 5, None),
+    ("all_reduce", "gloo", 5, None),
     ("all_reduce", "ring_tutorial", 6, None),
     ("all_reduce", "ring", 7, None),
     ("all_reduce", "ring", 8, None),

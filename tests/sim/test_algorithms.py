@@ -14,7 +14,7 @@ from chunkscope.sim.library import algorithms, build, phases
 from chunkscope.sim.schedule import Schedule
 
 SIZES = range(1, 18)
-RINGS = ("ring", "ring_gloo", "ring_tutorial")
+RINGS = ("ring", "gloo", "ring_tutorial")
 
 
 def messages(schedule: Schedule) -> int:
@@ -24,12 +24,12 @@ def messages(schedule: Schedule) -> int:
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("name", RINGS)
 def test_ring_all_reduce(name: str, n: int) -> None:
-    segments = 3 if name == "ring_gloo" else 1
-    parameters = {"segments": 3} if name == "ring_gloo" else {}
+    segments = 3 if name == "gloo" else 1
+    parameters = {"segments": 3} if name == "gloo" else {}
     schedule = build("all_reduce", name, n, **parameters)
     assert schedule.n_steps == 2 * (n - 1) * segments
     assert messages(schedule) == len(schedule) == 2 * n * (n - 1) * segments
-    direction = -1 if name == "ring_gloo" else 1
+    direction = -1 if name == "gloo" else 1
     assert ((schedule.src + direction) % n == schedule.dst).all()
 
 
@@ -64,11 +64,11 @@ def test_chains(n: int, segments: int) -> None:
         assert messages(schedule) == (n - 1) * segments
 
 
-@pytest.mark.parametrize(("name", "owner"), [("ring", 0), ("ring_gloo", 0), ("ring_tutorial", -1)])
+@pytest.mark.parametrize(("name", "owner"), [("ring", 0), ("gloo", 0), ("ring_tutorial", -1)])
 def test_where_each_chunk_of_a_ring_is_complete_first(name: str, owner: int) -> None:
     """NCCL and gloo: chunk k at rank k. Tutorials: chunk k at rank k - 1."""
     n = 5
-    parameters = {"segments": 1} if name == "ring_gloo" else {}
+    parameters = {"segments": 1} if name == "gloo" else {}
     schedule = build("all_reduce", name, n, **parameters)
     whose = flow(schedule)
     last = np.flatnonzero(schedule.step == n - 2)
@@ -79,12 +79,12 @@ def test_where_each_chunk_of_a_ring_is_complete_first(name: str, owner: int) -> 
 
 def test_first_chunk_that_each_ring_sends() -> None:
     first = {name: build("all_reduce", name, 4).transfers[0].src_slot for name in RINGS}
-    assert first == {"ring": 3, "ring_tutorial": 0, "ring_gloo": 2}  # 2: chunk 1's first segment
+    assert first == {"ring": 3, "ring_tutorial": 0, "gloo": 2}  # 2: chunk 1's first segment
 
 
 def test_gloo_keeps_two_segments_in_flight() -> None:
-    assert build("all_reduce", "ring_gloo", 4).window == 2
-    assert build("all_reduce", "ring_gloo", 4).n_chunks == 8
+    assert build("all_reduce", "gloo", 4).window == 2
+    assert build("all_reduce", "gloo", 4).n_chunks == 8
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_gloo_keeps_two_segments_in_flight() -> None:
     ],
 )
 def test_gloo_cuts_by_size(n: int, size_bytes: int, segments: int, rows: int) -> None:
-    schedule = build("all_reduce", "ring_gloo", n, size_bytes=size_bytes, itemsize=4)
+    schedule = build("all_reduce", "gloo", n, size_bytes=size_bytes, itemsize=4)
     assert schedule.n_chunks == segments
     assert len(schedule) == rows
     assert schedule.chunk_elements is not None
@@ -110,12 +110,10 @@ def test_gloo_cuts_by_size(n: int, size_bytes: int, segments: int, rows: int) ->
 def test_parameters_that_cannot_be() -> None:
     with pytest.raises(ScheduleError, match="broadcast chain: segments is 0, expected 1 or more"):
         build("broadcast", "chain", 4, segments=0)
-    with pytest.raises(ScheduleError, match="ring_gloo: segments is 0, expected 1 or more"):
-        build("all_reduce", "ring_gloo", 4, segments=0)
-    with pytest.raises(
-        ScheduleError, match="ring_gloo: 7 bytes are no multiple of the element's 4"
-    ):
-        build("all_reduce", "ring_gloo", 4, size_bytes=7, itemsize=4)
+    with pytest.raises(ScheduleError, match="gloo: segments is 0, expected 1 or more"):
+        build("all_reduce", "gloo", 4, segments=0)
+    with pytest.raises(ScheduleError, match="gloo: 7 bytes are no multiple of the element's 4"):
+        build("all_reduce", "gloo", 4, size_bytes=7, itemsize=4)
 
 
 def pictured(schedule: Schedule) -> list[str]:
@@ -134,7 +132,7 @@ def pictured(schedule: Schedule) -> list[str]:
 )
 def test_the_pictures_in_the_docstrings_are_true(collective: str, name: str) -> None:
     (entry,) = [e for e in algorithms(collective) if e.name == name]
-    parameters = {"segments": 1} if name == "ring_gloo" else {}
+    parameters = {"segments": 1} if name == "gloo" else {}
     for line in pictured(build(collective, name, 3, **parameters)):
         assert line in (entry.builder.__doc__ or "")
 
