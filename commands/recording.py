@@ -134,9 +134,9 @@ def record(
 @click.argument("out", type=click.Path(path_type=Path))
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 def merge(out: Path, folders: tuple[Path, ...], force: bool) -> None:
-    """Join the recording folders of one job, such as one from each host.
+    """Join the recording folders of one job.
 
-    OUT is a new folder, or a .jsonl or .parquet file. FOLDERS stay as they are.
+    One from each host, say; the hosts' clocks are aligned when the result is opened. OUT is a new folder, or a .jsonl or .parquet file. FOLDERS stay as they are.
 
     \b
     Example: chunkscope merge night night-ada night-bob
