@@ -111,7 +111,7 @@ EVENTS: tuple[ColumnSpec, ...] = (
     _column("algorithm", Type.TEXT, "name of the schedule's algorithm", MESSAGES),
     _column("reduce_op", Type.TEXT, "SUM, AVG, PRODUCT, MIN, MAX, ..."),
     _column("root", Type.INT, "group_rank of the root"),
-    _column("tag", Type.INT, "tag of a send or recv", REAL),
+    _column("tag", Type.INT, "tag of a send or recv; wire: gloo's slot"),
     _column("is_async", Type.BOOL, "whether the call returned before its end", REAL),
     _column("splits", Type.INTS, "uneven sizes, in elements: inputs, then outputs"),
     _column("step", Type.INT, "step of the schedule, from 0", MESSAGES),

@@ -223,7 +223,7 @@ def barrier_gloo(group_size: int) -> Schedule:
 def barrier_gloo_monitored(group_size: int) -> Schedule:
     """Return native gloo's monitored barrier: every rank tells rank 0, which answers all.
 
-    Its messages are plain ones of 8 bytes, the sender's rank. With 3 ranks::
+    Its messages are plain ones of 4 bytes, the sender's rank. With 3 ranks::
 
         step 0   1 +> 0   2 +> 0
         step 1   0 -> 1   0 -> 2

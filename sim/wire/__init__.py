@@ -12,5 +12,6 @@ messages, which is that of the schedule.
 from __future__ import annotations
 
 from .annotate import annotate
+from .expected import compare, expected
 
-__all__ = ["annotate"]
+__all__ = ["annotate", "compare", "expected"]

@@ -190,4 +190,4 @@ def _element(asked: Asked, *, reduces: bool) -> tuple[str, int]:
 def _monitored(asked: Asked) -> WirePlan:
     """Return the plan of a monitored barrier: all tell rank 0, which tells all."""
     schedule = build("barrier", "gloo_monitored", asked.group_size)
-    return WirePlan(schedule.bind(1, "int64"), 0, schedule.step.astype(np.int64), 2)
+    return WirePlan(schedule.bind(1, "int32"), 0, schedule.step.astype(np.int64), 2)

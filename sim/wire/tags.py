@@ -82,9 +82,8 @@ def _fits(
             return False
         if whole and found.size_bytes != int(plan.lanes[lane].size.sum()):
             return False
-        if call.issue_ns is not None and found.end_ns is not None:
-            if found.end_ns < call.issue_ns:
-                return False
+        if None not in (call.issue_ns, found.end_ns) and found.end_ns < call.issue_ns:
+            return False
     return True
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from ..columns import Mask, Rows
 from ..schema import Kind
 from .align import align
-from .calls import CommonCalls
+from .calls import NO_CALL, CommonCalls
 from .keys import Pairs, codes, dense, pack, pair
 from .select import Side
 
 # What a row's place in the plan is; times have no part in it.
-KEY = ("group_rank", "peer_group_rank", "channel", "tag")
+KEY = ("group_rank", "peer_group_rank", "channel")
 _ON_EDGES = (Kind.SEND, Kind.RECV, Kind.REDUCE)
 # Comparisons that aligning the edges of one diff may take; beyond them, messages pair by number.
 _MOST_COMPARISONS = 20_000_000
@@ -62,6 +62,7 @@ def pair_events(a: Side, b: Side, calls: CommonCalls) -> EventPairs:
             for name in KEY
             if _both_have(a, rows_a, b, rows_b, name)
         ),
+        *_tags(a, rows_a, b, rows_b, (calls_a, calls_b)),
     ]
     edge_a, edge_b = pack(columns, n_a, n_b)
     numbers = [
@@ -107,6 +108,16 @@ def _attempts(a: Side, rows_a: Rows, b: Side, rows_b: Rows) -> tuple[Rows, Rows]
 
 def _both_have(a: Side, rows_a: Rows, b: Side, rows_b: Rows, name: str) -> bool:
     return not (a.lacks(name, rows_a, b) or b.lacks(name, rows_b, a))
+
+
+def _tags(
+    a: Side, rows_a: Rows, b: Side, rows_b: Rows, calls: tuple[Rows, Rows]
+) -> list[tuple[Rows, Rows]]:
+    """Return the tags of messages outside of a call; inside, a tag only numbers the calls."""
+    if not _both_have(a, rows_a, b, rows_b, "tag"):
+        return []
+    one, two = _codes(a, rows_a, b, rows_b, "tag")
+    return [(np.where(calls[0] == NO_CALL, one, -1), np.where(calls[1] == NO_CALL, two, -1))]
 
 
 def _group_rows(a: Side, rows_a: Rows, b: Side, rows_b: Rows) -> list[tuple[Rows, Rows]]:

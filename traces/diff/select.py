@@ -101,6 +101,9 @@ def _side(trace: Trace, provenance: Provenance | None, level: Level) -> Side:
         # The call that a message of another provenance happened inside of.
         parents = events["parent"].values[mask & events["parent"].valid]
         mask[parents[collective[parents]]] = True
+        # A call whose messages are planned belongs to them, seen or not.
+        if provenance in MESSAGES:
+            mask |= collective & events["schedule"].valid
     if level is Level.COLLECTIVE:
         mask = collective | events["kind"].where(Kind.GROUP.value)
     else:
