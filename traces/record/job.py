@@ -37,7 +37,8 @@ def job_id(command: Sequence[str], environ: Mapping[str, str]) -> str | None:
     port = _option(command, "master-port") or environ.get("MASTER_PORT")
     if address and port:
         return f"{address}:{port}"
-    return _option(command, "rdzv-endpoint") or environ.get("PET_RDZV_ENDPOINT")
+    endpoint = _option(command, "rdzv-endpoint") or environ.get("PET_RDZV_ENDPOINT")
+    return None if endpoint is None or endpoint.endswith(":0") else endpoint  # 0: any free port
 
 
 def _option(command: Sequence[str], name: str) -> str | None:

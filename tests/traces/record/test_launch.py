@@ -330,3 +330,39 @@ def test_environment_keeps_what_was_on_the_path() -> None:
 def test_commands() -> None:
     assert command_of(["-m", "pkg", "x"]) == [sys.executable, "-m", "pkg", "x"]
     assert command_of(["--", "torchrun", "a.py"]) == ["torchrun", "a.py"]
+
+
+ELASTIC = """
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    rank = int(os.environ["RANK"])
+    # A store of each attempt's own: torchrun's still holds the addresses of the attempt before.
+    mine = work(rank, f"{sys.argv[1]}/store-{attempt}")
+    assert mine.item() == 3
+    if attempt == 0 and rank == 1:
+        sys.exit(3)
+    dist.all_reduce(mine)
+"""
+
+
+@pytest.mark.ranks
+def test_restarts_of_torchrun_are_attempts(tmp_path: Path) -> None:
+    program = script(tmp_path, RANK + ELASTIC)
+    torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+    words = ("-m", *torchrun, "--monitor-interval=0.1", program, str(tmp_path))
+    done = launch(tmp_path / "run", *words)
+    assert done.returncode == 0, done.stderr
+    trace = chunkscope.read(tmp_path / "run")
+    processes = {(process.attempt, process.rank): process for process in trace.meta.processes}
+    assert set(processes) == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    # The launcher sees torchrun's end alone; that a rank ended in order stands in its own file.
+    assert {process.exit_code for process in processes.values()} == {None}
+    assert processes[1, 0].closed
+    assert processes[1, 1].closed
+    assert processes[0, 1].closed  # sys.exit(3) is in order, too
+    for attempt, n_calls in ((0, 1), (1, 2)):
+        for rank in (0, 1):
+            cells = {"attempt": attempt, "rank": rank, "collective": "all_reduce"}
+            assert len(trace.where(status="ok", **cells)) == n_calls
+    calls = {(call.attempt, call.coll_seq) for call in trace.calls()}
+    # Whether rank 0 begins a second one in the first attempt is a race with torchrun's SIGTERM.
+    assert calls - {(0, 1)} == {(0, 0), (1, 0), (1, 1)}
