@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import ScheduleError
 from ..traces.schema import DTYPES
 from .flow import EMPTY, n_cells, walk_chunks
-from .order import Moves, moves, waves
+from .order import Moves, moves, order_of
 from .schedule import Ints, Schedule
 
 Splits = Sequence[int] | Sequence[Sequence[int]]
@@ -258,7 +258,7 @@ def _divide(blocks: Ints, n_chunks: int) -> Ints:
 
 def _carried_chunks(schedule: Schedule, moved: Moves) -> Ints:
     """Return the chunk that each move carries, (moves,)."""
-    carried = walk_chunks(schedule, moved, list(waves(schedule, moved))).carried
+    carried = walk_chunks(schedule, moved, order_of(schedule, moved)).carried
     empty = np.flatnonzero(carried == EMPTY)
     if len(empty):
         move = int(empty[0])

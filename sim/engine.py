@@ -1,175 +1,220 @@
-"""The step model's two passes over a wait graph: messages alone, and messages that share links.
+"""The step model's engine: what has to be done, and when each piece of it happens.
 
-Both give a time to every node of the graph. The first takes each message at the full rate of its
-path, wave by wave in numpy. If no two messages ever met on a link, its times are those of max-min
-sharing as well; else the second goes through the events one by one.
+    work = plan(bound, topology, model)
+    times = work.times(sharing=True)
+
+There are two passes. `program_order` takes each message at the full rate of its path, in one walk
+over the rows. Where `after` reaches back, or where two messages may have met on a link, `events`
+goes through what happens in order of time.
 """
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .network import Flows
-from .order import WaitGraph
-from .routing import Links, Paths
+from ..errors import ScheduleError, TopologyError
+from . import events, program_order
+from .bind import BoundSchedule
+from .compiled import run
+from .model import Model
+from .order import Policy, step_ordered, wait_graph
+from .program_order import Program
+from .routing import Links, Paths, Routes
+from .schedule import Schedule
+from .topology import Topology
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+# A dense number for each key, up to so many for each access; beyond, keys are numbered anew.
+_SPARSE = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """When everything happened, in nanoseconds.
+
+    Attributes:
+        start, arrived: Of each message, (messages,).
+        written: Of each row, (rows,).
+    """
+
+    start: Floats
+    arrived: Floats
+    written: Floats
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What has to be done, and how long each piece takes on its own.
+    """What has to be done.
 
     Attributes:
-        graph: What waits for what.
-        ready_ns: Earliest time of each node, (nodes,).
-        latency_ns: Latency of each message's path, its fixed cost included, (messages,).
-        size_bytes: Bytes of each message on the wire, headers included, (messages,).
-        write_ns: What writing each row costs, (rows,).
+        schedule: The schedule.
+        policy: When a message may start.
+        program: The same as arrays.
         paths: The messages' paths.
         links: The links.
     """
 
-    graph: WaitGraph
-    ready_ns: Floats
-    latency_ns: Floats
-    size_bytes: Floats
-    write_ns: Floats
+    schedule: Schedule
+    policy: Policy
+    program: Program
     paths: Paths
     links: Links
 
     @property
-    def n_messages(self) -> int:
-        """Number of messages, local rows among them."""
-        return len(self.size_bytes)
+    def write_ns(self) -> Floats | float:
+        """What writing each row costs: (rows,), or 0 where nothing does."""
+        return self.program.write_ns if len(self.program.write_ns) else 0.0
 
-    @property
-    def wire_ns(self) -> Floats:
-        """Time of each message's bytes at the full rate of its path."""
-        return np.asarray(self.size_bytes / self.paths.rate)
+    def times(self, *, sharing: bool) -> Times:
+        """Return when everything happens.
 
-    def begin_ns(self, times: Floats) -> Floats:
-        """Return when the first byte of each message enters its path, (messages,)."""
-        return np.asarray(times[: self.n_messages] + self.latency_ns)
+        Args:
+            sharing: Whether messages that use one link at one time share its rate.
+
+        Raises:
+            ScheduleError: Code DEADLOCK: the schedule waits in a circle; the message prints it.
+        """
+        if step_ordered(self.schedule):
+            times, met = self.in_program_order()
+            if not (met and sharing):
+                return times
+        return self.by_events(sharing=sharing)
+
+    def in_program_order(self) -> tuple[Times, bool]:
+        """Return the times of messages alone on their paths, and whether two may have met."""
+        times = self._no_times()
+        walk = run(program_order.walk, len(self.schedule))
+        met = walk(self.program, times.start, times.arrived, times.written)
+        return times, bool(met)
+
+    def by_events(self, *, sharing: bool) -> Times:
+        """Return the times by going through what happens in order of time."""
+        times = self._no_times()
+        program = self.program
+        if not sharing:  # as if no path had a link
+            program = program._replace(path_starts=np.zeros_like(program.path_starts))
+        pick = partial(run, n=len(self.schedule))
+        if not events.play(program, pick, times.start, times.arrived, times.written):
+            wait_graph(self.schedule, self.policy).levels()  # raises, and prints the cycle
+        return times
+
+    def _no_times(self) -> Times:
+        n = len(self.program.size_bytes)
+        return Times(np.zeros(n), np.zeros(n), np.zeros(len(self.schedule)))
 
 
-def alone(work: Work) -> Floats:
-    """Return the time of each node if every message has its path for itself, (nodes,).
+def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
+    """Return what has to be done to run a schedule on a topology.
 
     Raises:
-        ScheduleError: Code DEADLOCK: the wait graph has a cycle; the message prints it.
+        ScheduleError: A rank that is delayed does not exist.
+        TopologyError: The topology has another number of ranks, or no path between two of them.
     """
-    graph, n = work.graph, work.n_messages
-    times = work.ready_ns.copy()
-    first = np.zeros(graph.n_nodes)
-    first[n : 2 * n] = work.latency_ns
-    second = np.zeros(graph.n_nodes)
-    second[n : 2 * n] = work.wire_ns
-    second[2 * n : 2 * n + len(work.write_ns)] = work.write_ns
-    starts, heads = graph.successors()
-    waiting = np.bincount(graph.head, minlength=graph.n_nodes)
-    ready = np.flatnonzero(waiting == 0)
-    n_done = 0
-    while len(ready):
-        n_done += len(ready)
-        # Two sums, as the other pass has them, so that both round alike.
-        times[ready] = times[ready] + first[ready] + second[ready]
-        low, count = starts[ready], starts[ready + 1] - starts[ready]
-        before = np.cumsum(count) - count
-        after = heads[np.arange(int(count.sum())) + np.repeat(low - before, count)]
-        np.maximum.at(times, after, np.repeat(times[ready], count))
-        np.subtract.at(waiting, after, 1)
-        ready = np.unique(after[waiting[after] == 0])
-    if n_done < graph.n_nodes:
-        graph.levels()  # raises, and prints the cycle
-    return times
+    schedule = bound.schedule
+    if topology.n_ranks != schedule.group_size:
+        raise TopologyError(
+            f"the topology {topology.name!r} has {topology.n_ranks} ranks, "
+            f"the schedule {schedule.group_size}: make both the same"
+        )
+    first_row = schedule.messages.first_row
+    src, dst = schedule.src[first_row], schedule.dst[first_row]
+    routes = Routes(topology, schedule.helpers)
+    paths = routes.paths(src, dst)
+    local = src == dst
+    size = np.where(local, 0.0, bound.message_bytes + float(model.header_bytes))
+    if model.message_ns:
+        own = np.zeros(len(paths.rate), np.bool_)
+        own[paths.pair[local]] = True
+        paths = paths._replace(latency_ns=paths.latency_ns + np.where(own, 0.0, model.message_ns))
+    ready, late = _delays(schedule, model, src, dst)
+    after_written = schedule.dst[schedule.after[:, 1]] == schedule.src[schedule.after[:, 0]]
+    program = Program(
+        step=schedule.step,
+        message=schedule.messages.of_row,
+        first_row=first_row,
+        **_keys(schedule),
+        **_lanes(schedule, model.policy, src, dst),
+        window=schedule.window if model.policy == "dataflow" else 1,
+        is_lockstep=model.policy == "lockstep",
+        after=schedule.after,
+        after_written=after_written,
+        ready_ns=ready,
+        late_ns=late,
+        write_ns=_write_ns(bound, model),
+        pair=paths.pair,
+        latency_ns=paths.latency_ns,
+        rate=paths.rate,
+        path_starts=paths.starts,
+        path_links=paths.links,
+        link_rate=routes.links.rate,
+        size_bytes=size,
+    )
+    return Work(schedule, model.policy, program, paths, routes.links)
 
 
-def shared(work: Work) -> Floats:
-    """Return the time of each node if messages share links by max-min fairness, (nodes,)."""
-    return _Run(work).times()
+def _keys(schedule: Schedule) -> dict[str, Any]:
+    """Return the keys that each row reads and writes, numbered so that they fit into memory."""
+    slots, places = schedule.slots_a_place, schedule.n_places
+    n_keys = schedule.channels * places * slots
+    lane = schedule.channel.astype(np.int64) * places
+    src = (lane + schedule.src) * slots + schedule.src_slot
+    dst = (lane + schedule.dst) * slots + schedule.dst_slot
+    if n_keys > _SPARSE * int(schedule.n_slots.sum()) + (1 << 20):
+        used = np.unique(np.concatenate([_all(src, schedule), _all(dst, schedule)]))
+        src, dst, n_keys = np.searchsorted(used, src), np.searchsorted(used, dst), len(used)
+    return {"src_key": src, "dst_key": dst, "n_slots": schedule.n_slots, "n_keys": n_keys}
 
 
-# What an event of the queue is about.
-_READY, _BEGIN, _ARRIVE = 0, 1, 2
+def _all(keys: Ints, schedule: Schedule) -> Ints:
+    """Return all keys of rows that begin at these."""
+    n_slots = schedule.n_slots.astype(np.int64)
+    first = np.cumsum(n_slots) - n_slots
+    return np.repeat(keys - first, n_slots) + np.arange(int(n_slots.sum()))
 
 
-class _Run:
-    """One run through the events in order of time.
+def _lanes(schedule: Schedule, policy: Policy, src: Ints, dst: Ints) -> dict[str, Any]:
+    """Return the lanes of each message, whose steps it must wait for."""
+    none = np.zeros(0, np.int64)
+    if policy == "lockstep":
+        return {"src_lane": np.zeros(len(src), np.int64), "dst_lane": none, "n_lanes": 1}
+    channel = schedule.channel[schedule.messages.first_row].astype(np.int64) * schedule.n_places
+    return {
+        "src_lane": channel + src,
+        "dst_lane": channel + dst if policy == "rank_step" else none,
+        "n_lanes": schedule.n_places * schedule.channels,
+    }
 
-    The queue holds (time, number, what, node or message, version); equal times are taken together,
-    and links are shared anew once after all of them.
+
+def _write_ns(bound: BoundSchedule, model: Model) -> Floats:
+    schedule = bound.schedule
+    if model.reduce_Bps is None:
+        return np.zeros(0)
+    works = schedule.reduce | (schedule.src == schedule.dst)
+    return np.where(works, bound.row_bytes * 1e9 / model.reduce_Bps, 0.0)
+
+
+def _delays(schedule: Schedule, model: Model, src: Ints, dst: Ints) -> tuple[Floats, Floats]:
+    """Return the earliest start of messages and write of rows: nobody acts before they are there.
+
+    Both are empty where nobody is late.
     """
-
-    def __init__(self, work: Work) -> None:
-        self.n = work.n_messages
-        starts, heads = work.graph.successors()
-        bounds, flat = starts.tolist(), heads.tolist()
-        self.after = [flat[a:b] for a, b in pairwise(bounds)]
-        self.waiting = np.bincount(work.graph.head, minlength=work.graph.n_nodes).tolist()
-        self.time: list[float] = work.ready_ns.tolist()
-        self.latency: list[float] = work.latency_ns.tolist()
-        self.write: list[float] = work.write_ns.tolist()
-        on_wire = (work.size_bytes > 0) & (np.diff(work.paths.starts) > 0)
-        self.on_wire: list[bool] = on_wire.tolist()
-        self.flows = Flows(work.links, work.paths, work.size_bytes)
-        self.version = [0] * self.n
-        self.queue: list[tuple[float, int, int, int, int]] = []
-        self.number = 0
-
-    def times(self) -> Floats:
-        for node in [k for k, count in enumerate(self.waiting) if count == 0]:
-            self.push(self.time[node], _READY, node)
-        while self.queue:
-            now = self.queue[0][0]
-            while self.queue and self.queue[0][0] == now:
-                _, _, what, which, version = heapq.heappop(self.queue)
-                self.take(now, what, which, version)
-            for message, arrival in self.flows.settle(now):
-                self.version[message] += 1
-                self.push(arrival, _ARRIVE, message, self.version[message])
-        return np.array(self.time)
-
-    def push(self, time: float, what: int, which: int, version: int = 0) -> None:
-        self.number += 1
-        heapq.heappush(self.queue, (time, self.number, what, which, version))
-
-    def take(self, now: float, what: int, which: int, version: int) -> None:
-        if what == _READY:
-            self.finish(which, now)
-        elif what == _BEGIN:
-            self.flows.add(which, now)
-        elif version == self.version[which]:
-            self.flows.remove(which)
-            self.finish(self.n + which, now)
-
-    def finish(self, node: int, now: float) -> None:
-        """Note that a node's time has come, and let go what waited for it alone."""
-        done = [node]
-        for at in done:
-            self.time[at] = now
-            for other in self.after[at]:
-                self.waiting[other] -= 1
-                if self.waiting[other] == 0 and self.let_go(other, now):
-                    done.append(other)
-
-    def let_go(self, node: int, now: float) -> bool:
-        """Return whether a node that waits for nothing more is done at once; else queue its end."""
-        time = max(self.time[node], now)
-        if self.n <= node < 2 * self.n:
-            message = node - self.n
-            time += self.latency[message]
-            if self.on_wire[message]:
-                self.push(time, _BEGIN, message)
-                return False
-        elif 2 * self.n <= node < 2 * self.n + len(self.write):
-            time += self.write[node - 2 * self.n]
-        if time > now:
-            self.push(time, _READY, node)
-        return time <= now
+    if not model.delay_ns:
+        return np.zeros(0), np.zeros(0)
+    delay = np.zeros(schedule.n_places)
+    for rank, late in model.delay_ns.items():
+        if not 0 <= rank < schedule.group_size:
+            raise ScheduleError(f"delay of rank {rank}, expected 0 to {schedule.group_size - 1}")
+        delay[rank] = late
+    if model.policy == "lockstep":
+        delay[:] = delay.max()
+    ready = delay[src]
+    if model.policy == "rank_step":
+        ready = np.maximum(ready, delay[dst])
+    return ready, delay[schedule.dst]

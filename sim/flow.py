@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ScheduleError
-from .order import Moves, Wave, moves, waves
+from .compiled import kernel, run
+from .order import Moves, Order, moves, order_of, waves
 from .schedule import Ints, Schedule
 
 # Chunk of a cell that holds nothing, inside arrays only.
@@ -85,7 +86,7 @@ def n_cells(schedule: Schedule) -> int:
     return schedule.n_places * schedule.slots_a_place
 
 
-def walk_chunks(schedule: Schedule, moved: Moves, order: list[Wave]) -> Chunks:
+def walk_chunks(schedule: Schedule, moved: Moves, order: Order) -> Chunks:
     """Return the chunks of all moves.
 
     A copy brings its chunk along; a reduce leaves the chunk that is there.
@@ -93,20 +94,41 @@ def walk_chunks(schedule: Schedule, moved: Moves, order: list[Wave]) -> Chunks:
     Args:
         schedule: The schedule.
         moved: Its moves.
-        order: Its waves.
+        order: Their order.
     """
     held = np.full(n_cells(schedule), EMPTY, np.int32)
     start = inputs(schedule)
     held[start.cell] = start.chunk
     carried, before, after = (np.empty(len(moved.row), np.int32) for _ in range(3))
     reduces = schedule.reduce[moved.row]
-    for reads, writes in order:
-        carried[reads] = held[moved.src[reads]]
-        cells = moved.dst[writes]
-        old = held[cells]
-        new = np.where(reduces[writes] & (old != EMPTY), old, carried[writes])
-        before[writes], after[writes], held[cells] = old, new, new
+    walk = run(_walk_chunks, len(schedule))
+    walk(order, moved.src, moved.dst, reduces, held, carried, before, after)
     return Chunks(carried, before, after, held)
+
+
+@kernel
+def _walk_chunks(
+    order: Order,
+    src: Ints,
+    dst: Ints,
+    reduces: npt.NDArray[np.bool_],
+    held: _Ints32,
+    carried: _Ints32,
+    before: _Ints32,
+    after: _Ints32,
+) -> None:
+    """Fill in the chunks of all moves; `held` has those of the cells."""
+    read, write = 0, 0
+    for wave in range(len(order.read_ends)):
+        for k in range(read, order.read_ends[wave]):
+            carried[order.reads[k]] = held[src[order.reads[k]]]
+        for k in range(write, order.write_ends[wave]):
+            move = order.writes[k]
+            before[move] = held[dst[move]]
+            if not reduces[move] or before[move] == EMPTY:
+                held[dst[move]] = carried[move]
+            after[move] = held[dst[move]]
+        read, write = order.read_ends[wave], order.write_ends[wave]
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,18 +248,18 @@ def flow(schedule: Schedule) -> Flow:
             f"contributor; rows times ranks may be {LARGEST_FLOW}"
         )
     moved = moves(schedule)
-    order = list(waves(schedule, moved))
     shape = (len(moved.row), schedule.group_size)
     payload, before, after = (np.zeros(shape, np.uint16) for _ in range(3))
     state = np.zeros((n_cells(schedule), schedule.group_size), np.uint16)
     start = inputs(schedule)
     state[start.cell, start.place] = 1
     adds = schedule.reduce[moved.row].astype(np.uint16)[:, None]
-    for reads, writes in order:
+    for reads, writes in waves(schedule, moved):
         payload[reads] = state[moved.src[reads]]
         cells = moved.dst[writes]
         old = state[cells]
         new = payload[writes] + old * adds[writes]
         before[writes], after[writes], state[cells] = old, new, new
     counts: dict[Which, Counts] = {"payload": payload, "before": before, "after": after}
-    return Flow(schedule, moved, walk_chunks(schedule, moved, order), counts, state)
+    chunks = walk_chunks(schedule, moved, order_of(schedule, moved))
+    return Flow(schedule, moved, chunks, counts, state)

@@ -52,6 +52,35 @@ class Wave(NamedTuple):
     writes: Picked
 
 
+class Order(NamedTuple):
+    """Waves one after the other, as a kernel takes them.
+
+    Attributes:
+        reads, writes: Moves that are read and written, (moves,) each.
+        read_ends, write_ends: Where each wave ends among them, (waves,).
+    """
+
+    reads: Ints
+    writes: Ints
+    read_ends: Ints
+    write_ends: Ints
+
+
+def order_of(schedule: Schedule, moved: Moves) -> Order:
+    """Return the waves of a schedule, one after the other; see `waves`."""
+    found = list(waves(schedule, moved))
+    number = np.arange(len(moved.row), dtype=np.int32)
+    empty = number[:0]
+    reads = [number[wave.reads] for wave in found]
+    writes = [number[wave.writes] for wave in found]
+    return Order(
+        np.concatenate([empty, *reads]),
+        np.concatenate([empty, *writes]),
+        np.cumsum([len(one) for one in reads], dtype=np.int64),
+        np.cumsum([len(one) for one in writes], dtype=np.int64),
+    )
+
+
 def moves(schedule: Schedule) -> Moves:
     """Return the rows of a schedule as moves of single slots."""
     n_slots = schedule.n_slots.astype(np.int64)

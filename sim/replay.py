@@ -15,71 +15,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
-from math import isfinite
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ScheduleError, TopologyError
 from ..traces.trace import JSON, Trace
 from .bind import BoundSchedule
 from .collectives import busbw_factor
-from .engine import Work, alone, shared
-from .network import overlap
-from .order import Policy, WaitGraph, wait_graph
-from .routing import Routes
+from .critical import critical_path
+from .engine import Work, plan
+from .model import Model
+from .order import Policy
 from .schedule import Schedule
 from .topology import Topology
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """Parameters of the step model.
-
-    Attributes:
-        policy: When a message may start: dataflow, rank_step or lockstep.
-        sharing: Whether messages on one link share it; else each has it for itself.
-        reduce_Bps: Bytes a second that a place reduces or copies; None for no cost.
-        message_ns: Fixed cost of a message, added to the latency of its path.
-        header_bytes: Bytes that each message carries besides its data.
-        delay_ns: How much later than the others a rank arrives, by rank.
-    """
-
-    policy: Policy = "dataflow"
-    sharing: bool = True
-    reduce_Bps: float | None = None
-    message_ns: float = 0.0
-    header_bytes: int = 0
-    delay_ns: Mapping[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.reduce_Bps is not None and not (isfinite(self.reduce_Bps) and self.reduce_Bps > 0):
-            raise ScheduleError(f"reduce_Bps is {self.reduce_Bps}, expected a number above 0")
-        costs = {"message_ns": self.message_ns, "header_bytes": self.header_bytes}
-        costs |= {f"delay_ns of rank {rank}": delay for rank, delay in self.delay_ns.items()}
-        for name, value in costs.items():
-            if not (isfinite(value) and value >= 0):
-                raise ScheduleError(f"{name} is {value}, expected 0 or more")
-
-    def to_dict(self, topology: Topology) -> dict[str, JSON]:
-        """Return what a reader needs to know to get the same result again."""
-        delays: dict[str, Any] = {str(rank): self.delay_ns[rank] for rank in sorted(self.delay_ns)}
-        return {
-            "model": "step",
-            "version": version("chunkscope"),
-            "policy": self.policy,
-            "sharing": "max-min" if self.sharing else "off",
-            "reduce_Bps": self.reduce_Bps,
-            "message_ns": self.message_ns,
-            "header_bytes": self.header_bytes,
-            "delay_ns": delays,
-            "topology": topology.name,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +54,6 @@ class Replay:
     arrived_ns: Floats
     written_ns: Floats
     link_bytes: dict[tuple[str, str], int]
-    _times: Floats = field(repr=False)
     _work: Work = field(repr=False)
 
     @property
@@ -169,7 +119,7 @@ class Replay:
         """Rows that decided the duration, one a message: each waited for the one before it."""
         if not len(self.schedule):
             return ()
-        return _critical_path(self._work, self._times)
+        return critical_path(self._work, self.start_ns, self.arrived_ns, self.written_ns)
 
     def trace(self, inputs: Sequence[npt.ArrayLike | None] | None = None, op: str = "SUM") -> Trace:
         """Return the replay as a trace of events and states.
@@ -229,100 +179,28 @@ def simulate(
     if isinstance(bound, Schedule):
         bound = bound.bind(bound.n_chunks, "float32")
     model = Model(policy, sharing, reduce_Bps, message_ns, header_bytes, delay_ns or {})
-    work = _work(bound, topology, model, wait_graph(bound.schedule, policy))
-    times = alone(work)
-    n = work.n_messages
-    if sharing and overlap(work.paths, work.begin_ns(times), times[n : 2 * n]):
-        times = shared(work)
+    work = plan(bound, topology, model)
+    times = work.times(sharing=sharing)
     of_row = bound.schedule.messages.of_row
     return Replay(
         bound=bound,
         topology=topology,
         parameters=model,
-        start_ns=times[:n][of_row],
-        arrived_ns=times[n : 2 * n][of_row],
-        written_ns=times[2 * n : 2 * n + len(of_row)],
+        start_ns=times.start[of_row],
+        arrived_ns=times.arrived[of_row],
+        written_ns=times.written,
         link_bytes=_link_bytes(work),
-        _times=times,
         _work=work,
     )
 
 
-def _work(bound: BoundSchedule, topology: Topology, model: Model, graph: WaitGraph) -> Work:
-    """Return what the engine has to do."""
-    schedule = bound.schedule
-    if topology.n_ranks != schedule.group_size:
-        raise TopologyError(
-            f"the topology {topology.name!r} has {topology.n_ranks} ranks, "
-            f"the schedule {schedule.group_size}: make both the same"
-        )
-    messages = schedule.messages
-    src, dst = schedule.src[messages.first_row], schedule.dst[messages.first_row]
-    routes = Routes(topology, schedule.helpers)
-    paths = routes.paths(src, dst)
-    local = src == dst
-    size = np.where(local, 0.0, bound.message_bytes + float(model.header_bytes))
-    write = np.zeros(len(schedule))
-    if model.reduce_Bps is not None:
-        works = schedule.reduce | (schedule.src == schedule.dst)
-        write[works] = bound.row_bytes[works] * 1e9 / model.reduce_Bps
-    return Work(
-        graph=graph,
-        ready_ns=_ready(graph, model),
-        latency_ns=np.where(local, 0.0, paths.latency_ns + model.message_ns),
-        size_bytes=size,
-        write_ns=write,
-        paths=paths,
-        links=routes.links,
-    )
-
-
-def _ready(graph: WaitGraph, model: Model) -> Floats:
-    """Return the earliest time of each node: nothing begins at a place that is not there yet."""
-    ready = np.zeros(graph.n_nodes)
-    if not model.delay_ns:
-        return ready
-    schedule = graph.schedule
-    delay = np.zeros(schedule.n_places)
-    for rank, late in model.delay_ns.items():
-        if not 0 <= rank < schedule.group_size:
-            raise ScheduleError(f"delay of rank {rank}, expected 0 to {schedule.group_size - 1}")
-        delay[rank] = late
-    if model.policy == "lockstep":
-        delay[:] = delay.max()
-    first_row = schedule.messages.first_row
-    n = len(first_row)
-    ready[:n] = delay[schedule.src[first_row]]
-    if model.policy == "rank_step":
-        ready[:n] = np.maximum(ready[:n], delay[schedule.dst[first_row]])
-    ready[2 * n : 2 * n + len(schedule)] = delay[schedule.dst]
-    return ready
-
-
 def _link_bytes(work: Work) -> dict[tuple[str, str], int]:
-    sizes = np.repeat(work.size_bytes, np.diff(work.paths.starts))
-    carried = np.bincount(work.paths.links, sizes, minlength=len(work.links.ends))
-    return {ends: int(size) for ends, size in zip(work.links.ends, carried)}
-
-
-def _critical_path(work: Work, times: Floats) -> tuple[int, ...]:
-    """Return the rows that decided the last write, by walking back through the wait graph."""
-    graph, n = work.graph, work.n_messages
-    order = np.argsort(graph.head, kind="stable")
-    tails = graph.tail[order]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(graph.head, minlength=graph.n_nodes))])
-    written = times[2 * n : 2 * n + len(work.write_ns)]
-    node = 2 * n + int(np.argmax(written))
-    of_row = graph.schedule.messages.of_row
-    rows: list[int] = []
-    while True:
-        row = graph.row_of(node)
-        if row is not None and (not rows or of_row[rows[-1]] != of_row[row]):
-            rows.append(row)
-        before = tails[starts[node] : starts[node + 1]]
-        if not len(before) or times[before].max() < work.ready_ns[node]:
-            return tuple(reversed(rows))
-        node = int(before[np.argmax(times[before])])
+    """Return the bytes that each directed link carried."""
+    paths = work.paths
+    carried = np.bincount(paths.pair, work.program.size_bytes, len(paths.rate))
+    sizes = np.repeat(carried, np.diff(paths.starts))
+    total = np.bincount(paths.links, sizes, minlength=len(work.links.ends))
+    return {ends: int(size) for ends, size in zip(work.links.ends, total)}
 
 
 def _rounded(times: Floats) -> Ints:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ScheduleError
+from .compiled import kernel, run
 
 Ints = npt.NDArray[np.int64]
 
@@ -118,18 +119,46 @@ def messages_of(step: Ints, lane: Ints, local: npt.NDArray[np.bool_]) -> Message
         lane: Number of the row's (channel, src, dst).
         local: Whether the row stays at its place.
     """
-    # By lane, and within one in program order: rows of one message lie side by side.
-    order = np.argsort(lane, kind="stable")
-    lane, step = lane[order], step[order]
-    new_lane, new = np.ones(len(order), np.bool_), np.ones(len(order), np.bool_)
-    new_lane[1:] = np.diff(lane) != 0
-    new[1:] = new_lane[1:] | (np.diff(step) != 0) | local[order][1:]
-    begins = np.zeros(len(order), np.bool_)
-    begins[order[new]] = True
-    number = np.cumsum(begins) - 1
-    group = np.cumsum(new) - 1
-    of_row, part, ordinal = (np.empty(len(order), np.int64) for _ in range(3))
-    of_row[order] = number[order[new]][group]
-    part[order] = np.arange(len(order)) - np.flatnonzero(new)[group]
-    ordinal[order] = group - group[new_lane][np.cumsum(new_lane) - 1]
-    return Messages(of_row, part, ordinal, np.flatnonzero(begins))
+    n_lanes = int(lane.max(initial=-1)) + 1
+    if n_lanes > 4 * len(lane) + (1 << 16):
+        used, lane = np.unique(lane, return_inverse=True)
+        n_lanes = len(used)
+    # Half as wide as Python's own, since there is one of each for every row.
+    columns: Any = np.empty((3, len(step)), np.int32)
+    of_row, part, ordinal = columns
+    last: Any = np.full((n_lanes, 4), -1, np.int32)
+    n = run(_number, len(step))(step, lane, local, last, of_row, part, ordinal)
+    first_row: Any = np.empty(n, np.int32)
+    first_row[of_row[::-1]] = np.arange(len(step) - 1, -1, -1, dtype=np.int32)
+    return Messages(of_row, part, ordinal, first_row)
+
+
+@kernel
+def _number(
+    step: Ints,
+    lane: Ints,
+    local: npt.NDArray[np.bool_],
+    last: Ints,
+    of_row: Ints,
+    part: Ints,
+    ordinal: Ints,
+) -> int:
+    """Number messages, their parts, and the messages of each lane; return how many there are.
+
+    `last` has step, number, part and ordinal of each lane's last row, -1 for none.
+    """
+    n = 0
+    for row in range(len(step)):
+        at = lane[row]
+        if last[at, 0] == step[row] and not local[row]:
+            last[at, 2] += 1
+        else:
+            last[at, 0] = step[row]
+            last[at, 1] = n
+            last[at, 2] = 0
+            last[at, 3] += 1
+            n += 1
+        of_row[row] = last[at, 1]
+        part[row] = last[at, 2]
+        ordinal[row] = last[at, 3]
+    return n

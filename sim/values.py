@@ -20,7 +20,7 @@ from ..errors import ScheduleError
 from ..traces.trace import decode, encode
 from .bind import BoundSchedule, Pieces
 from .flow import walk_chunks
-from .order import Picked, moves, waves
+from .order import Picked, moves, order_of, waves
 from .schedule import Schedule
 
 Array = npt.NDArray[Any]
@@ -226,7 +226,7 @@ def held_before(schedule: Schedule) -> npt.NDArray[np.bool_]:
     moved = moves(schedule)
     if not len(moved.row):
         return np.zeros(0, np.bool_)
-    chunks = walk_chunks(schedule, moved, list(waves(schedule, moved)))
+    chunks = walk_chunks(schedule, moved, order_of(schedule, moved))
     return np.asarray(np.minimum.reduceat(chunks.before, moved.first) >= 0)
 
 

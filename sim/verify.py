@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ScheduleError
+from .compiled import kernel, run
 from .flow import EMPTY, Chunks, inputs, n_cells, outputs, walk_chunks
-from .order import POLICIES, Moves, Policy, Wave, moves, step_ordered, wait_graph, waves
+from .order import POLICIES, Moves, Order, Policy, moves, order_of, step_ordered, wait_graph
 from .races import Race, races
-from .schedule import Schedule
+from .schedule import Ints, Schedule
 
 Flags = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]
@@ -108,7 +109,7 @@ def verify(schedule: Schedule, policy: Policy = "dataflow") -> list[Finding]:
     if deadlock is not None:
         return [deadlock]
     moved = moves(schedule)
-    order = list(waves(schedule, moved))
+    order = order_of(schedule, moved)
     found = [_race(schedule, race) for race in races(schedule, moved)]
     chunks = walk_chunks(schedule, moved, order)
     adds = schedule.reduce[moved.row] & ~_mixes(schedule, moved, chunks)
@@ -178,19 +179,19 @@ class _Contributions(NamedTuple):
     lacking: dict[int, list[int]]
 
 
-def _contributions(
-    schedule: Schedule, moved: Moves, order: list[Wave], adds: Flags
-) -> _Contributions:
+def _contributions(schedule: Schedule, moved: Moves, order: Order, adds: Flags) -> _Contributions:
     """Walk through all moves with sets of contributors, 64 ranks at a time.
 
     Args:
         schedule: The schedule.
         moved: Its moves.
-        order: Its waves.
+        order: Their order.
         adds: Whether a move adds to what is there, (moves,).
     """
     found = _Contributions({}, {})
-    keep = np.where(adds, ~np.uint64(0), np.uint64(0))
+    payload, both = np.empty(len(adds), np.uint64), np.empty(len(adds), np.uint64)
+    moves_found = np.empty(len(adds), np.int64)
+    add = run(_add, len(adds))
     start, end = inputs(schedule), outputs(schedule)
     # Where nothing is reduced a chunk has one contributor, its origin: one pass shows doubles.
     ranks = schedule.group_size if schedule.kind.reduces else 1
@@ -202,8 +203,9 @@ def _contributions(
             state[start.cell[here]] = np.uint64(1) << (start.place[here] - low).astype(np.uint64)
         else:
             state[start.cell] = 1
-        for move, both in _walk(moved, order, keep, state):
-            found.twice.setdefault(move, low + _lowest(both))
+        n = add(order, moved.src, moved.dst, adds, state, payload, moves_found, both)
+        for k in range(n):
+            found.twice.setdefault(int(moves_found[k]), low + _lowest(int(both[k])))
         if schedule.kind.reduces:
             missing = state[end.cell] ^ np.uint64((1 << (high - low)) - 1)
             for output in np.flatnonzero(missing).tolist():
@@ -212,22 +214,38 @@ def _contributions(
     return found
 
 
-def _walk(moved: Moves, order: list[Wave], keep: Bits, state: Bits) -> Iterator[tuple[int, int]]:
-    """Make all moves on `state`; yield those that add what is there, and the bits in both."""
-    payload = np.empty(len(moved.row), np.uint64)
-    for reads, writes in order:
-        carried = state.take(moved.src[reads])
-        if reads is not writes:  # some of it is written by a later wave
-            payload[reads] = carried
-            carried = payload[writes]
-        cells = moved.dst[writes]
-        old = state.take(cells) & keep[writes]
-        state[cells] = old | carried
-        both = old & carried
-        if both.any():
-            first = writes.start if isinstance(writes, slice) else writes
-            for k in np.flatnonzero(both).tolist():
-                yield (first + k if isinstance(first, int) else int(first[k])), int(both[k])
+@kernel
+def _add(
+    order: Order,
+    src: Ints,
+    dst: Ints,
+    adds: Flags,
+    state: Bits,
+    payload: Bits,
+    found: Ints,
+    both: Bits,
+) -> int:
+    """Make all moves on `state`; note those that add what is there, and the bits in both.
+
+    Returns how many were noted.
+    """
+    read, write, n = 0, 0, 0
+    for wave in range(len(order.read_ends)):
+        for k in range(read, order.read_ends[wave]):
+            payload[order.reads[k]] = state[src[order.reads[k]]]
+        for k in range(write, order.write_ends[wave]):
+            move = order.writes[k]
+            if not adds[move]:
+                state[dst[move]] = payload[move]
+                continue
+            twice = state[dst[move]] & payload[move]
+            state[dst[move]] |= payload[move]
+            if twice != 0:
+                found[n] = move
+                both[n] = twice
+                n += 1
+        read, write = order.read_ends[wave], order.write_ends[wave]
+    return n
 
 
 def _lowest(bits: int) -> int:

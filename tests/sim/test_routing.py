@@ -39,9 +39,9 @@ def test_latency_counts_before_hops() -> None:
     routes = Routes(Topology.of(graph, ["a", "b"]))
     assert nodes(routes, 0, 1) == [("a", "c"), ("c", "b")]
     paths = routes.paths(np.array([0, 1, 0]), np.array([1, 0, 0]))
-    assert paths.latency_ns.tolist() == [20, 20, 0]
-    assert paths.rate.tolist() == [1e6 / 1e9, 1e6 / 1e9, np.inf]
-    assert np.diff(paths.starts).tolist() == [2, 2, 0]
+    assert paths.latency_ns[paths.pair].tolist() == [20, 20, 0]
+    assert paths.rate[paths.pair].tolist() == [1e6 / 1e9, 1e6 / 1e9, np.inf]
+    assert np.diff(paths.starts)[paths.pair].tolist() == [2, 2, 0]
 
 
 def test_without_latency_the_fewest_hops_win() -> None:

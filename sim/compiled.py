@@ -1,0 +1,78 @@
+"""Loops that numba compiles where they are long enough to be worth it.
+
+    @kernel
+    def total(values): ...
+
+    total(values)                   # as Python runs it
+    run(total, n=len(values))(values)     # compiled, if n is large and numba is there
+
+The same source runs both ways. A small schedule never pays for loading a compiler, and without
+numba all results are the same, only later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from types import FunctionType
+from typing import Any, TypeVar
+
+# From so many transfers on, loading numba and its cached code takes less time than plain Python.
+WORTH = 20_000
+
+F = TypeVar("F", bound=Callable[..., Any])
+_KERNELS: set[Any] = set()
+_ALLOCATE: set[Any] = set()
+
+
+def kernel(function: F) -> F:
+    """Mark a function of numbers, arrays and NamedTuples of arrays as one that can be compiled.
+
+    It makes no arrays or lists of its own, unless it is marked `allocates` as well.
+    """
+    _KERNELS.add(function)
+    return function
+
+
+def allocates(function: F) -> F:
+    """Mark a kernel as one that makes arrays or lists."""
+    _ALLOCATE.add(function)
+    return function
+
+
+def run(function: F, n: int) -> F:
+    """Return a kernel as it is best run.
+
+    Args:
+        function: The kernel; kernels that it calls are compiled along with it.
+        n: How many transfers it will go through.
+    """
+    return _compiled(function) if n >= WORTH and has_numba() else function
+
+
+@cache
+def has_numba() -> bool:
+    """Return whether numba is installed, without loading it."""
+    return find_spec("numba") is not None
+
+
+@cache
+def _compiled(function: Any) -> Any:
+    import numba
+
+    scope = dict(function.__globals__)
+    for name in function.__code__.co_names:
+        if scope.get(name) in _KERNELS:
+            scope[name] = _compiled(scope[name])
+    copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    copy.__module__ = function.__module__
+    copy.__qualname__ = function.__qualname__
+    options: dict[str, Any] = {
+        "cache": True,
+        "nogil": True,
+        # Counting references to so many arrays, and passing them on, would take most of the time.
+        "_nrt": function in _ALLOCATE,
+        "forceinline": function.__name__.startswith("_"),
+    }
+    return numba.njit(copy, **options)
