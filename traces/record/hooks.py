@@ -107,9 +107,13 @@ class Hooks:
     ) -> Open:
         """Write that an operation begins."""
         issued = time.monotonic_ns()
-        segment = recorder.segment
         group = self._unbox_group(args[plan.group])
         info = recorder.groups.get(group) or recorder.learn_group(group)
+        seq, inside = next(recorder.numbers), b""
+        if recorder.is_bounded:
+            peer, tag = _peer(plan, args), plan.number("tag", args)
+            inside = recorder.number_call(seq, plan.kind, info.number, peer, tag)
+        segment = recorder.segment
         caller = segment.sites.find(frame or sys._current_frames().get(main_thread().ident or 0))
         if plan.is_simple:
             tensors = args[0]
@@ -129,14 +133,9 @@ class Hooks:
             found = recorder.define_call(key, cells, segment)
         batch = _batch(recorder, caller, frame) if caller.api == "batch_isend_irecv" else None
         states = segment.states.list(b"before", plan.role[0], inputs) if inputs else b""
-        seq = next(recorder.numbers)
-        inside = b""
         if batch is not None:
             recorder.local.batch = seq if batch < 0 else batch
-            inside = b',"batch":%d' % recorder.local.batch
-        if recorder.is_bounded:
-            peer, tag = _peer(plan, args), plan.number("tag", args)
-            inside += recorder.number_call(seq, plan.kind, info.number, peer, tag)
+            inside += b',"batch":%d' % recorder.local.batch
         segment.writer.write(
             b'{"r":"begin","seq":%d,"call":%d,"t":%d%b,"s":[%b]}\n'
             % (seq, found, issued, inside, states)

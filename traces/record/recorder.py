@@ -149,10 +149,8 @@ class Recorder:
             t_issue_ns: When it was asked for, by `time.monotonic_ns`; now by default.
             columns: Cells for other columns of `schema.EVENTS` that are known by now.
         """
-        segment = self.segment
-        call = self.call(kind, columns, segment)
-        seq = next(self.numbers)
         issued = time.monotonic_ns() if t_issue_ns is None else t_issue_ns
+        seq = next(self.numbers)
         inside = _inside(parent, batch)
         if self._numbering is not None and parent is None and kind in _CALLS:
             inside += self.number_call(
@@ -162,6 +160,8 @@ class Recorder:
                 columns.get("peer_group_rank"),
                 columns.get("tag"),
             )
+        segment = self.segment
+        call = self.call(kind, columns, segment)
         segment.writer.write(
             b'{"r":"begin","seq":%d,"call":%d,"t":%d%b}\n' % (seq, call, issued, inside)
         )
@@ -248,8 +248,7 @@ class Recorder:
     ) -> bytes:
         """Count a call of a bounded recording, and return its number as its begin has it.
 
-        With `keep_last`, the calls after this one may go to a new segment; this one's begin belongs
-        into the segment that was there before.
+        With `keep_last`, this call may be the first one of a new segment.
 
         Args:
             seq: Number of the event.

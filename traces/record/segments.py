@@ -69,7 +69,7 @@ class Segments:
             self.current.writer.write_json(record)
 
     def count_call(self, seq: int) -> None:
-        """Count a call, and begin a new segment for the calls after it where this one is full.
+        """Count a call, and begin a new segment with it where this one is full.
 
         Args:
             seq: Number of the call.
@@ -77,9 +77,9 @@ class Segments:
         if self._until is None:
             return
         with self._lock:
-            self._n_calls += 1
             if self._n_calls >= self._until:
                 self._turn(seq)
+            self._n_calls += 1
 
     def close(self, record: dict[str, Any]) -> None:
         """Append the last record and close the files."""
@@ -102,7 +102,7 @@ class Segments:
         fields = {
             "file": self._first.stem,
             "segment": self._n_segments,
-            "seq": seq + 1,
+            "seq": seq,
             "calls": self._n_calls,
         }
         self._n_segments += 1

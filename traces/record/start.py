@@ -51,7 +51,7 @@ def start(
     """
     recorder = Recorder(folder, options, run=run)
     try:
-        if _hooks is None:
+        if _groups is None:
             _install()
         assert _groups is not None
         _groups.adopt(recorder)
@@ -84,7 +84,8 @@ def start_from_environment() -> None:
 
 def _install() -> None:
     global _hooks, _groups, _wire, _is_registered
-    hooks: Hooks | FunctionHooks = Hooks(_active)
+    # Those of a recorder with operations under way go on, with what they know of these.
+    hooks: Hooks | FunctionHooks = Hooks(_active) if _hooks is None else _hooks
     try:
         hooks.install()
         trouble = problem(_active)

@@ -177,9 +177,7 @@ def many() -> None:
             dist.recv(tensor, None if number % 3 == 0 else 0, tag=number % 2)
 
 
-def test_last_calls_are_what_they_were_in_the_whole_run(
-    pool: Ranks, tmp_path: Path
-) -> None:
+def test_last_calls_are_what_they_were_in_the_whole_run(pool: Ranks, tmp_path: Path) -> None:
     pool.run(many, record=tmp_path / "all")
     pool.run(many, record=tmp_path / "last", options=Options(keep_last=7))
     whole, last = chunkscope.read(tmp_path / "all"), chunkscope.read(tmp_path / "last")
@@ -197,3 +195,91 @@ def test_last_calls_are_what_they_were_in_the_whole_run(
     assert len(notes) == 2
     assert "missing" not in str(last.meta.notes)
     assert "damaged" not in str(last.meta.notes)
+
+
+ONE_RANK = """
+import os, sys, torch, torch.distributed as dist
+import chunkscope
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+tensor = torch.zeros(100)  # 400 bytes: beside the records
+early = dist.all_reduce(tensor, async_op=True)
+with chunkscope.record(sys.argv[1], keep_last=100):
+    late = dist.all_reduce(tensor, async_op=True)
+    for number in range(int(sys.argv[2])):
+        tensor.fill_(number)
+        dist.all_reduce(tensor)
+        if number == 150:
+            late.wait()
+            early.wait()
+    if len(sys.argv) > 3:
+        os.kill(os.getpid(), int(sys.argv[3]))
+"""
+
+
+def one_rank(*args: str) -> int:
+    command = [sys.executable, "-c", ONE_RANK, *args]
+    return subprocess.run(command, timeout=120, check=False).returncode
+
+
+def test_long_job_has_small_files_and_the_last_calls(tmp_path: Path) -> None:
+    assert one_rank(str(tmp_path / "run"), "10000") == 0
+    files = [path for path in (tmp_path / "run").iterdir() if path.name != "run.json"]
+    assert len(files) == 5, "the first, emptied, and two segments with their tensor bytes"
+    assert sum(path.stat().st_size for path in files) < 300_000
+    trace = chunkscope.read(tmp_path / "run")
+    seqs = trace.events["coll_seq"].to_list()
+    assert seqs[-1] == 10_000
+    assert seqs == list(range(seqs[0], 10_001))
+    assert 100 <= len(seqs) <= 200
+    assert set(trace.events["status"].to_list()) == {"ok"}
+    for row in range(len(trace.states)):
+        number = float(seqs[trace.states["event"][row]] - 1)
+        values = trace.values(row)
+        assert values is not None
+        assert values.tolist() == [number] * 100
+    assert trace.meta.notes == (
+        f"{trace.meta.processes[0].file}: the first {seqs[0]} calls are not kept any more",
+    )
+
+
+def test_what_ends_after_its_segment_is_gone_is_said(tmp_path: Path) -> None:
+    one_rank(str(tmp_path / "run"), "295")
+    trace = chunkscope.read(tmp_path / "run")
+    assert trace.events["coll_seq"].to_list() == list(range(100, 296))
+    assert trace.events["kind"].to_list() == ["collective"] * 196
+    assert "not kept any more" in str(trace.meta.notes)
+
+
+def test_kill_leaves_the_last_calls(tmp_path: Path) -> None:
+    assert one_rank(str(tmp_path / "run"), "1234", str(int(signal.SIGKILL))) == -signal.SIGKILL
+    trace = chunkscope.read(tmp_path / "run")
+    assert trace.events["coll_seq"].to_list() == list(range(1100, 1235))
+    assert trace.meta.processes[0].closed is False
+    assert trace.meta.world_size == 1
+
+
+def test_few_calls_are_all_there(tmp_path: Path) -> None:
+    one_rank(str(tmp_path / "run"), "20")
+    trace = chunkscope.read(tmp_path / "run")
+    assert trace.events["coll_seq"].to_list() == list(range(21))
+    assert trace.meta.notes == ()
+
+
+def test_recording_begins_while_operations_of_the_one_before_are_under_way(
+    pool: Ranks, tmp_path: Path
+) -> None:
+    def work(folder: Path) -> None:
+        with chunkscope.record(folder / "first", run="1"):
+            if dist.get_rank() == 0:
+                under_way = dist.isend(torch.ones(1), 1)
+        with chunkscope.record(folder / "second", run="2"):
+            if dist.get_rank() == 1:
+                dist.recv(torch.ones(1), 0)
+            else:
+                under_way.wait()
+            dist.barrier()
+
+    pool.run(work, tmp_path)
+    kinds = chunkscope.read(tmp_path / "second").events["kind"].to_list()
+    assert kinds.count("collective") == 2
+    assert chunkscope.read(tmp_path / "first").events["kind"].to_list()[0] == "send"

@@ -46,9 +46,9 @@ def _joined(segments: list[RecordFile]) -> RecordFile:
     whole.last_ns = max(
         (each.last_ns for each in segments if each.last_ns is not None), default=None
     )
-    oldest = next((each.header for each in segments if each.header.segment), first.header)
-    if (oldest.segment or 0) > 1:
-        _forget(whole, oldest)
+    later = [each.header for each in segments if each.header.segment]
+    if later and (later[0].segment != 1 or first.header.segment or not first.begins):
+        _forget(whole, later[0])
     return whole
 
 
