@@ -110,7 +110,11 @@ def _calls(trace: Trace) -> dict[tuple[Any, ...], _Call]:
     get = {name: trace.events[name].to_list() for name in _COLUMNS}
     calls: dict[tuple[Any, ...], _Call] = defaultdict(_Call)
     for row, provenance in enumerate(get["provenance"]):
-        if provenance not in _DERIVED or get["coll_seq"][row] is None:
+        if get["coll_seq"][row] is None:
+            continue
+        # A call of the program has a schedule where its messages were seen on the wire.
+        planned = provenance == Provenance.CALLED and get["schedule"][row] is not None
+        if provenance not in _DERIVED and not planned:
             continue
         call = calls[get["attempt"][row] or 0, get["group"][row], get["coll_seq"][row]]
         kind = get["kind"][row]
@@ -220,8 +224,18 @@ def _told(
                     yield state, whose.contributors(moment, row)
     for event in call.collectives:
         place = trace.events["place"][event]
+        if place is None:
+            place = trace.events["group_rank"][event]
         for state in states[event] if place is not None else ():
+            if _is_one_of_many(trace, event, state):
+                continue  # a part of the input or output: whose, the plan does not say
             if role[state] == Role.INPUT and when[state] == When.BEFORE:
                 yield state, whose.input_contributors(place)
             elif role[state] == Role.OUTPUT and when[state] == When.AFTER:
                 yield state, whose.output_contributors(place)
+
+
+def _is_one_of_many(trace: Trace, event: int, state: int) -> bool:
+    """Return whether a call has several tensors of a state's role and moment."""
+    cells = {name: trace.states[name][state] for name in ("when", "role")}
+    return len(trace.states_of(event, **cells)) > 1

@@ -14,6 +14,7 @@ from .library import resolve
 from .schedule import Schedule
 from .spec import parse_spec
 from .text import looks_like_schedule, parse
+from .wire import annotate
 
 
 def load(text: str) -> Trace | Schedule:
@@ -56,12 +57,14 @@ def load_trace(text: str, *, topology: str | None = None) -> Trace:
 
 
 def open_trace(path: Path) -> Trace:
-    """Return the trace in a file or folder, with the contributors that its rows tell.
+    """Return the trace in a file or folder, with what its rows tell when put together.
+
+    Messages that a tap saw are joined to calls (`wire.annotate`); contributors are derived.
 
     Raises:
         TraceFormatError: It is no trace.
     """
-    return derive_contributors(read(path))
+    return derive_contributors(annotate(read(path)))
 
 
 def load_schedule(text: str, *, ranks: int = 4, root: int | None = None) -> Schedule:
