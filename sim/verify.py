@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -195,7 +195,8 @@ def _contributions(schedule: Schedule, moved: Moves, order: Order, adds: Flags) 
     ranks = schedule.group_size if schedule.kind.reduces else 1
     words = min(_WORDS, -(-ranks // 64))
     payload = np.empty((order.n_pending, words), np.uint64)
-    twice, first = np.empty((2, len(adds)), np.int32)
+    noted: Any = np.empty((2, len(adds)), np.int32)
+    twice, first = noted
     add = run(_add, len(adds))
     for low in range(0, ranks, words * 64):
         state = np.zeros((n_cells(schedule), words), np.uint64)
