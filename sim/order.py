@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -53,32 +53,22 @@ class Wave(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Waves one after the other, as a kernel takes them.
+    """An order of all moves for a kernel: wave after wave, first its reads, then its writes.
 
     Attributes:
-        reads, writes: Moves that are read and written, (moves,) each.
+        reads, writes: Moves in the order in which they read and write, (moves,) each.
         read_ends, write_ends: Where each wave ends among them, (waves,).
+        base: What to take off a move's number, wave by wave, so that few numbers tell apart those
+            that have read and not yet written, (waves,).
+        n_pending: How many numbers that takes.
     """
 
     reads: Ints
     writes: Ints
     read_ends: Ints
     write_ends: Ints
-
-
-def order_of(schedule: Schedule, moved: Moves) -> Order:
-    """Return the waves of a schedule, one after the other; see `waves`."""
-    found = list(waves(schedule, moved))
-    number = np.arange(len(moved.row), dtype=np.int32)
-    empty = number[:0]
-    reads = [number[wave.reads] for wave in found]
-    writes = [number[wave.writes] for wave in found]
-    return Order(
-        np.concatenate([empty, *reads]),
-        np.concatenate([empty, *writes]),
-        np.cumsum([len(one) for one in reads], dtype=np.int64),
-        np.cumsum([len(one) for one in writes], dtype=np.int64),
-    )
+    base: Ints
+    n_pending: int
 
 
 def moves(schedule: Schedule) -> Moves:
@@ -120,6 +110,43 @@ def waves(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
         yield from _waves_by_level(schedule, moved)
 
 
+def order_of(schedule: Schedule, moved: Moves) -> Order:
+    """Return the moves of a schedule in an order of its dataflow wait graph.
+
+    Args:
+        schedule: The schedule.
+        moved: Its moves.
+
+    Raises:
+        ScheduleError: Code DEADLOCK: there is no order, because `after` closes a circle.
+    """
+    n = len(moved.row)
+    number: Any = np.arange(n, dtype=np.int32)
+    if step_ordered(schedule):
+        ends = np.append(np.flatnonzero(np.diff(schedule.step[moved.row])) + 1, n)
+        base = np.append(0, ends[:-1])
+        return Order(number, number, ends, ends, base, int((ends - base).max()))
+    starts, written = _levels_of(schedule, moved)
+    by_start, by_written = np.argsort(starts, kind="stable"), np.argsort(written, kind="stable")
+    level = np.unique(np.concatenate([starts, written]))
+    return Order(
+        by_start,
+        by_written,
+        np.searchsorted(starts[by_start], level, side="right"),
+        np.searchsorted(written[by_written], level, side="right"),
+        np.zeros_like(level),
+        n,
+    )
+
+
+def _levels_of(schedule: Schedule, moved: Moves) -> tuple[Ints, Ints]:
+    """Return the level of the wait graph at which each move reads, and at which it writes."""
+    level = wait_graph(schedule).levels()
+    n_messages = len(schedule.messages.first_row)
+    starts = level[:n_messages][schedule.messages.of_row][moved.row]
+    return starts, level[2 * n_messages :][: len(schedule)][moved.row]
+
+
 def _waves_by_step(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
     step = schedule.step[moved.row]
     bounds = [0, *(np.flatnonzero(np.diff(step)) + 1).tolist(), len(step)]
@@ -129,11 +156,7 @@ def _waves_by_step(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
 
 
 def _waves_by_level(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
-    graph = wait_graph(schedule)
-    level = graph.levels()
-    n_messages = len(schedule.messages.first_row)
-    starts = level[:n_messages][schedule.messages.of_row][moved.row]
-    written = level[2 * n_messages :][: len(schedule)][moved.row]
+    starts, written = _levels_of(schedule, moved)
     by_start, by_written = np.argsort(starts, kind="stable"), np.argsort(written, kind="stable")
     for number in np.unique(np.concatenate([starts, written])):
         reads = by_start[slice(*np.searchsorted(starts[by_start], [number, number + 1]))]

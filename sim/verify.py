@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,8 @@ Bits = npt.NDArray[np.uint64]
 
 # Findings of one code that are told one by one.
 MOST_OF_A_CODE = 50
-_BITS = 64
+# Words of 64 ranks that are followed at once.
+_WORDS = 4
 
 
 class Code(StrEnum):
@@ -189,28 +190,33 @@ def _contributions(schedule: Schedule, moved: Moves, order: Order, adds: Flags) 
         adds: Whether a move adds to what is there, (moves,).
     """
     found = _Contributions({}, {})
-    payload, both = np.empty(len(adds), np.uint64), np.empty(len(adds), np.uint64)
-    moves_found = np.empty(len(adds), np.int64)
-    add = run(_add, len(adds))
     start, end = inputs(schedule), outputs(schedule)
-    # Where nothing is reduced a chunk has one contributor, its origin: one pass shows doubles.
+    # Where nothing is reduced a chunk has one contributor, its origin: one bit shows doubles.
     ranks = schedule.group_size if schedule.kind.reduces else 1
-    for low in range(0, ranks, _BITS):
-        high = min(low + _BITS, ranks)
-        state = np.zeros(n_cells(schedule), np.uint64)
+    words = min(_WORDS, -(-ranks // 64))
+    payload = np.empty((order.n_pending, words), np.uint64)
+    noted: Any = np.empty((2, len(adds)), np.int32)
+    twice, first = noted
+    add = run(_add, len(adds))
+    for low in range(0, ranks, words * 64):
+        state = np.zeros((n_cells(schedule), words), np.uint64)
+        rank = np.arange(low, min(low + words * 64, ranks))
+        bits = np.zeros((len(rank), words), np.uint64)
+        bits[rank - low, (rank - low) // 64] = np.uint64(1) << (rank % 64).astype(np.uint64)
         if schedule.kind.reduces:
-            here = (start.place >= low) & (start.place < high)
-            state[start.cell[here]] = np.uint64(1) << (start.place[here] - low).astype(np.uint64)
+            here = slice(*np.searchsorted(start.place, [low, low + len(rank)]))
+            state[start.cell[here]] = bits[start.place[here] - low]
         else:
             state[start.cell] = 1
-        n = add(order, moved.src, moved.dst, adds, state, payload, moves_found, both)
-        for k in range(n):
-            found.twice.setdefault(int(moves_found[k]), low + _lowest(int(both[k])))
+        n = add(order, moved.src, moved.dst, adds, state, payload, twice, first)
+        for move, bit in zip(twice[:n].tolist(), first[:n].tolist(), strict=True):
+            found.twice.setdefault(move, low + bit)
         if schedule.kind.reduces:
-            missing = state[end.cell] ^ np.uint64((1 << (high - low)) - 1)
-            for output in np.flatnonzero(missing).tolist():
+            missing = state[end.cell]
+            missing ^= bits.sum(axis=0, dtype=np.uint64)
+            for output in np.unique(np.nonzero(missing)[0]).tolist():
                 lacking = found.lacking.setdefault(output, [])
-                lacking += [low + k for k in range(high - low) if int(missing[output]) >> k & 1]
+                lacking += [low + bit for bit in _bits_in(missing[output])]
     return found
 
 
@@ -222,34 +228,48 @@ def _add(
     adds: Flags,
     state: Bits,
     payload: Bits,
-    found: Ints,
-    both: Bits,
+    twice: Ints,
+    first: Ints,
 ) -> int:
-    """Make all moves on `state`; note those that add what is there, and the bits in both.
+    """Make all moves on `state`; return how many add what is there already.
 
-    Returns how many were noted.
+    Those moves are put into `twice`, and the first bit that they add twice into `first`.
     """
+    words = state.shape[1]
     read, write, n = 0, 0, 0
     for wave in range(len(order.read_ends)):
+        base = order.base[wave]
         for k in range(read, order.read_ends[wave]):
-            payload[order.reads[k]] = state[src[order.reads[k]]]
+            cell, at = src[order.reads[k]], order.reads[k] - base
+            for word in range(words):
+                payload[at, word] = state[cell, word]
         for k in range(write, order.write_ends[wave]):
             move = order.writes[k]
+            cell, at = dst[move], move - base
             if not adds[move]:
-                state[dst[move]] = payload[move]
+                for word in range(words):
+                    state[cell, word] = payload[at, word]
                 continue
-            twice = state[dst[move]] & payload[move]
-            state[dst[move]] |= payload[move]
-            if twice != 0:
-                found[n] = move
-                both[n] = twice
+            bit = -1
+            for word in range(words):
+                both = state[cell, word] & payload[at, word]
+                state[cell, word] |= payload[at, word]
+                if both != 0 and bit < 0:
+                    bit = 64 * word
+                    while not (both >> np.uint64(bit % 64)) & np.uint64(1):
+                        bit += 1
+            if bit >= 0:
+                twice[n] = move
+                first[n] = bit
                 n += 1
         read, write = order.read_ends[wave], order.write_ends[wave]
     return n
 
 
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1
+def _bits_in(words: Bits) -> list[int]:
+    """Return the numbers of the bits that are set in some words."""
+    flat = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
+    return np.flatnonzero(flat).tolist()
 
 
 def _row_findings(schedule: Schedule, moved: Moves, chunks: Chunks) -> Iterator[Finding]:
