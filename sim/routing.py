@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -55,13 +56,6 @@ class Paths(NamedTuple):
     rate: Floats
 
 
-class _Tree(NamedTuple):
-    """Shortest paths from one node: the node and link before each node; -1 where there is none."""
-
-    node: Ints
-    link: Ints
-
-
 class Routes:
     """Shortest paths between places by latency, then hops, then the order of the nodes.
 
@@ -72,7 +66,8 @@ class Routes:
     Raises:
         TopologyError: A helper is no node.
 
-    Source: E. W. Dijkstra, "A note on two problems in connexion with graphs", 1959.
+    Source: E. W. Dijkstra, "A note on two problems in connexion with graphs", 1959; breadth first
+    where all latencies are equal.
     """
 
     def __init__(self, topology: Topology, helpers: Sequence[str] = ()) -> None:
@@ -98,7 +93,7 @@ class Routes:
         self._heads = np.array([edge[1] for edge in edges], np.int64)
         self._first = np.zeros(len(names) + 1, np.int64)
         np.cumsum(np.bincount(tail, minlength=len(names)), out=self._first[1:])
-        self._trees: dict[int, _Tree] = {}
+        self._found: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def between(self, src: int, dst: int) -> tuple[int, ...]:
         """Return the numbers of the links from one place to another; none within a node.
@@ -108,8 +103,15 @@ class Routes:
         Raises:
             TopologyError: No path leads there; the message names both.
         """
-        _, links = self._walk(src, np.array([dst]), len(self._names))
-        return tuple(links.tolist())
+        if (src, dst) not in self._found:  # all paths from there take no longer than one
+            every = np.arange(len(self._node))
+            starts, links, _ = self._walk(np.full_like(every, src), every)
+            for peer, (low, high) in enumerate(pairwise(starts.tolist())):
+                self._found[src, peer] = tuple(links[low:high].tolist())
+        path = self._found[src, dst]
+        if not path and self._node[src] != self._node[dst]:
+            raise self._no_path(src, dst)
+        return path
 
     def path(self, src: int, dst: int) -> tuple[Link, ...]:
         """Return the links from one place to another, each as one direction.
@@ -137,15 +139,9 @@ class Routes:
         """
         n_places = len(self._node)
         pairs, which = _distinct(src.astype(np.int64) * n_places + dst, n_places * n_places)
-        sources, first = np.unique(pairs // n_places, return_index=True)
-        bounds = [*first.tolist(), len(pairs)]
-        work = len(sources) * len(self._names) + len(pairs)
-        lengths, flat = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
-        for place, low, high in zip(sources.tolist(), bounds, bounds[1:], strict=False):
-            starts, links = self._walk(place, pairs[low:high] % n_places, work)
-            lengths.append(np.diff(starts))
-            flat.append(links)
-        starts, links = np.cumsum(np.concatenate(lengths)), np.concatenate(flat)
+        starts, links, lost = self._walk(pairs // n_places, pairs % n_places)
+        if lost >= 0:
+            raise self._no_path(*divmod(int(pairs[lost]), n_places))
         pair = np.repeat(np.arange(len(pairs)), np.diff(starts))
         rate = np.full(len(pairs), np.inf)
         np.minimum.at(rate, pair, self.links.rate[links])
@@ -153,25 +149,23 @@ class Routes:
         np.add.at(latency, pair, self.links.latency_ns[links])
         return Paths(which, starts, links, latency, rate)
 
-    def _walk(self, src: int, dst: Ints, work: int) -> tuple[Ints, Ints]:
-        """Return the links from one place to several, and where each path begins among them.
+    def _walk(self, src: Ints, dst: Ints) -> tuple[Ints, Ints, int]:
+        """Return the links of several paths, `src` rising, where each begins, and one that is lost.
 
-        `work` says how many nodes and paths are looked at in all: whether compiling pays.
+        A path is lost, -1 for none, where there is no way; it has no links.
         """
-        root = self._node[src]
-        if root not in self._trees:
-            shortest = run(_shortest, work)
-            latency = self.links.latency_ns
-            self._trees[root] = _Tree(*shortest(self._first, self._heads, latency, root))
-        nodes = np.array(self._node, np.int64)[dst]
-        tree = self._trees[root]
-        lost = np.flatnonzero((tree.node[nodes] < 0) & (nodes != root))
-        if len(lost):
-            raise TopologyError(
-                f"no path from {self._label(src)} to {self._label(int(dst[lost[0]]))}: "
-                "the schedule sends a message there; add a link, or use another algorithm"
-            )
-        return run(_back, work)(tree.node, tree.link, root, nodes)
+        nodes = np.array(self._node, np.int64)
+        latency = self.links.latency_ns
+        alike = len(latency) > 0 and bool((latency == latency[0]).all())
+        n_sources = 1 + int(np.count_nonzero(np.diff(src)))
+        walk = run(_walk, n_sources * len(self._names) + len(src))
+        return walk(self._first, self._heads, latency, alike, nodes[src], nodes[dst])
+
+    def _no_path(self, src: int, dst: int) -> TopologyError:
+        return TopologyError(
+            f"no path from {self._label(src)} to {self._label(dst)}: "
+            "the schedule sends a message there; add a link, or use another algorithm"
+        )
 
     def _label(self, place: int) -> str:
         name = self._names[self._node[place]]
@@ -191,53 +185,109 @@ def _distinct(keys: Ints, limit: int) -> tuple[Ints, npt.NDArray[np.int32]]:
 
 @kernel
 @allocates
-def _shortest(first: Ints, heads: Ints, latency: Floats, root: int) -> tuple[Ints, Ints]:
-    """Return the node and the link before each node on its path from `root`, by latency, then hops.
+def _walk(
+    first: Ints, heads: Ints, latency: Floats, alike: bool, src: Ints, dst: Ints
+) -> tuple[Ints, Ints, int]:
+    """Return where the path of each pair of nodes begins, the links of all, and a pair without one.
 
     Args:
         first: Where each node's links begin, and the end of the last, (nodes + 1,).
         heads: Node that each link leads to, (links,).
         latency: Latency of each link, (links,).
-        root: Number of the node.
+        alike: Whether all latencies are equal.
+        src, dst: Nodes, src rising, (pairs,) each.
     """
     n = len(first) - 1
-    best_ns, best_hops = np.full(n, np.inf), np.full(n, n, np.int64)
-    node_before, link_before = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-    best_ns[root] = 0.0
-    best_hops[root] = 0
-    heap = [(0.0, 0, root)]
-    while len(heap) > 0:
-        so_far, hops, node = heapq.heappop(heap)
-        if so_far > best_ns[node] or (so_far == best_ns[node] and hops > best_hops[node]):
-            continue
-        for link in range(first[node], first[node + 1]):
-            peer = heads[link]
-            cost = so_far + latency[link]
-            if cost < best_ns[peer] or (cost == best_ns[peer] and hops + 1 < best_hops[peer]):
-                best_ns[peer] = cost
-                best_hops[peer] = hops + 1
-                node_before[peer] = node
-                link_before[peer] = link
-                heapq.heappush(heap, (cost, hops + 1, peer))
-    return node_before, link_before
+    node_before, link_before = np.empty(n, np.int32), np.empty(n, np.int32)
+    hops, level = np.empty(n, np.int32), np.empty(n, np.int32)
+    starts = np.zeros(len(src) + 1, np.int64)
+    links = np.empty(4 * len(src) + 16, np.int64)
+    lost, root = -1, -1
+    for pair in range(len(src)):
+        if src[pair] != root:
+            root = src[pair]
+            if alike:
+                _nearest(first, heads, root, node_before, link_before, hops, level)
+            else:
+                _shortest(first, heads, latency, root, node_before, link_before, hops)
+        n_hops = hops[dst[pair]]
+        if n_hops < 0:
+            lost, n_hops = (pair if lost < 0 else lost), 0
+        starts[pair + 1] = starts[pair] + n_hops
+        if starts[pair + 1] > len(links):
+            longer = np.empty(2 * len(links) + n_hops, np.int64)
+            longer[: starts[pair]] = links[: starts[pair]]
+            links = longer
+        node = dst[pair]
+        for k in range(n_hops):
+            links[starts[pair + 1] - 1 - k] = link_before[node]
+            node = node_before[node]
+    return starts, links[: starts[len(src)]].copy(), lost
 
 
 @kernel
 @allocates
-def _back(node_before: Ints, link_before: Ints, root: int, nodes: Ints) -> tuple[Ints, Ints]:
-    """Return the links from `root` to each node, and where each path begins among them."""
-    starts = np.zeros(len(nodes) + 1, np.int64)
-    for k in range(len(nodes)):
-        node, hops = nodes[k], 0
-        while node != root:
-            node = node_before[node]
-            hops += 1
-        starts[k + 1] = starts[k] + hops
-    links = np.empty(starts[len(nodes)], np.int64)
-    for k in range(len(nodes)):
-        node, at = nodes[k], starts[k + 1]
-        while node != root:
-            at -= 1
-            links[at] = link_before[node]
-            node = node_before[node]
-    return starts, links
+def _nearest(
+    first: Ints,
+    heads: Ints,
+    root: int,
+    node_before: Ints,
+    link_before: Ints,
+    hops: Ints,
+    level: Ints,
+) -> None:
+    """Fill in the node and link before each node on its path from `root`, by hops, then numbers.
+
+    `hops` is -1 where there is no path. `level` is room for the nodes in the order found.
+    """
+    hops[:] = -1
+    hops[root] = 0
+    level[0] = root
+    low, high = 0, 1
+    while low < high:
+        end = high
+        # In order of their numbers, as `_shortest` takes them.
+        level[low:high].sort()
+        for at in range(low, high):
+            node = level[at]
+            for link in range(first[node], first[node + 1]):
+                peer = heads[link]
+                if hops[peer] < 0:
+                    hops[peer] = hops[node] + 1
+                    node_before[peer] = node
+                    link_before[peer] = link
+                    level[end] = peer
+                    end += 1
+        low, high = high, end
+
+
+@kernel
+@allocates
+def _shortest(
+    first: Ints,
+    heads: Ints,
+    latency: Floats,
+    root: int,
+    node_before: Ints,
+    link_before: Ints,
+    hops: Ints,
+) -> None:
+    """Fill in the same by latency, then hops, then numbers."""
+    best = np.full(len(first) - 1, np.inf)
+    hops[:] = -1
+    best[root] = 0.0
+    hops[root] = 0
+    heap = [(0.0, 0, root)]
+    while len(heap) > 0:
+        so_far, so_many, node = heapq.heappop(heap)
+        if so_far > best[node] or (so_far == best[node] and so_many > hops[node]):
+            continue
+        for link in range(first[node], first[node + 1]):
+            peer = heads[link]
+            cost = so_far + latency[link]
+            if cost < best[peer] or (cost == best[peer] and so_many + 1 < hops[peer]):
+                best[peer] = cost
+                hops[peer] = so_many + 1
+                node_before[peer] = node
+                link_before[peer] = link
+                heapq.heappush(heap, (cost, so_many + 1, peer))
