@@ -21,6 +21,7 @@ from .topology import Link, Topology
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Int32s = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,7 @@ class Paths(NamedTuple):
         rate: Bytes a nanosecond of the slowest link of each path; infinite within one node.
     """
 
-    pair: npt.NDArray[np.int32]
+    pair: Int32s
     starts: Ints
     links: Ints
     latency_ns: Floats
@@ -172,7 +173,7 @@ class Routes:
         return f"rank {place} ({name})" if place < self._n_ranks else f"helper {name}"
 
 
-def _distinct(keys: Ints, limit: int) -> tuple[Ints, npt.NDArray[np.int32]]:
+def _distinct(keys: Ints, limit: int) -> tuple[Ints, Int32s]:
     """Return the keys that occur, sorted, and which of them each one is."""
     if limit > 4 * len(keys) + (1 << 20):
         found, which = np.unique(keys, return_inverse=True)
@@ -231,10 +232,10 @@ def _nearest(
     first: Ints,
     heads: Ints,
     root: int,
-    node_before: Ints,
-    link_before: Ints,
-    hops: Ints,
-    level: Ints,
+    node_before: Int32s,
+    link_before: Int32s,
+    hops: Int32s,
+    level: Int32s,
 ) -> None:
     """Fill in the node and link before each node on its path from `root`, by hops, then numbers.
 
@@ -268,9 +269,9 @@ def _shortest(
     heads: Ints,
     latency: Floats,
     root: int,
-    node_before: Ints,
-    link_before: Ints,
-    hops: Ints,
+    node_before: Int32s,
+    link_before: Int32s,
+    hops: Int32s,
 ) -> None:
     """Fill in the same by latency, then hops, then numbers."""
     best = np.full(len(first) - 1, np.inf)
