@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import torch
 
+from .clock import Clocks
 from .recorder import Recorder, ranks_of
 from .works import text_of
 
@@ -35,6 +36,7 @@ class GroupHooks:
         self._report = report
         self._replaced: list[tuple[Any, str, Any]] = []
         self._inside = threading.local()
+        self.clocks = Clocks(self._write_clock)
 
     def patch(self) -> None:
         """Put the replacements in place."""
@@ -53,6 +55,7 @@ class GroupHooks:
 
     def unpatch(self) -> None:
         """Give the functions back."""
+        self.clocks.cancel()
         while self._replaced:
             setattr(*self._replaced.pop())
 
@@ -60,6 +63,22 @@ class GroupHooks:
         """Write the groups that were there before, in the order in which they were made."""
         for group in list(torch.distributed.distributed_c10d._world.pg_map):
             recorder.learn_group(group)
+        for number, record in enumerate(self.clocks.found):
+            recorder.clock(record, is_first=number == 0)
+        if not self._active and torch.distributed.is_initialized():
+            self._begin_clocks()
+
+    def _begin_clocks(self) -> None:
+        try:
+            c10d = torch.distributed.distributed_c10d
+            group = c10d._get_default_group()
+            self.clocks.begin(c10d._get_default_store(), group.rank(), group.size())
+        except Exception as error:
+            self._report(error)
+
+    def _write_clock(self, record: dict[str, Any]) -> None:
+        for recorder in list(self._active):
+            recorder.clock(record, is_first=len(self.clocks.found) == 1)
 
     def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -68,6 +87,8 @@ class GroupHooks:
                 return _asked_world(original, args, kwargs)
 
             def made(_: Any) -> Any:
+                if self._recorder() is not None:
+                    self._begin_clocks()
                 return torch.distributed.distributed_c10d._get_default_group()
 
             return self._record(_INIT, asked, made, original, args, kwargs)
@@ -179,6 +200,8 @@ class GroupHooks:
             group = c10d.GroupMember.WORLD
         if not isinstance(group, c10d.ProcessGroup):
             return None
+        if group is c10d.GroupMember.WORLD:
+            self.clocks.finish()
         number = recorder.group(group)
         rank = torch.distributed.get_rank()
         return self._begin(recorder, _DESTROY, number, ranks_of(group), rank)

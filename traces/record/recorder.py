@@ -26,6 +26,7 @@ import torch
 
 from ..schema import SCHEMA_VERSION
 from .callers import Sites
+from .clock import clock_id
 from .folder import claim, host_name
 from .numbering import Numbering
 from .options import Options
@@ -382,6 +383,15 @@ class Recorder:
         finally:
             self.local.is_silent = before
 
+    def clock(self, record: dict[str, Any], *, is_first: bool) -> None:
+        """Write how far rank 0's clock is before this host's; bounded files repeat first and last.
+
+        Args:
+            record: Made by `clock.Exchange`.
+            is_first: Whether it is the first of this process.
+        """
+        self._segments.keep(("clock", is_first), record)
+
     def note(self, text: str) -> None:
         """Write something that a reader of the trace should know."""
         self.keep({"r": "note", "text": clean(text)})
@@ -409,6 +419,7 @@ class Recorder:
             "schema_version": SCHEMA_VERSION,
             "run": self.run,
             "host": host_name(),
+            "clock": clock_id(),
             "pid": os.getpid(),
             "parent_pid": os.getppid(),
             "attempt": int(attempt) if attempt.isdigit() else 0,

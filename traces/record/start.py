@@ -150,6 +150,8 @@ def _close(recorder: Recorder) -> None:
 def _at_exit() -> None:
     """Let callbacks on the way run, and close the files: Python is about to shut down."""
     try:
+        if _groups is not None:
+            _groups.clocks.cancel()
         if _hooks is not None:
             _hooks.remove()
             _hooks.works.drain()
@@ -165,6 +167,8 @@ def _after_fork() -> None:
         _closing.clear()
         if _hooks is not None:
             _hooks.works.forget()
+        if _groups is not None:
+            _groups.clocks.forget()
         for recorder in _active:
             recorder.restart()
     except Exception as error:
