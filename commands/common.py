@@ -123,9 +123,11 @@ def newest() -> Path:
 
 
 def read_trace(path: Path) -> Trace:
+    """Return a trace, with the messages that a wire tap saw joined to their calls."""
+    from ..sim.wire import annotate
     from ..traces.files import read
 
-    return read(path)
+    return annotate(read(path))
 
 
 def write_trace(trace: Trace, path: Path) -> None:
