@@ -132,7 +132,8 @@ def test_list_names_algorithms_and_collectives() -> None:
     for word in ("gloo", "tree", "chain", "reduce_scatter"):
         assert word in output
     rows = json.loads(chunkscope_("list", "broadcast", "--json").output)
-    assert {row["algorithm"] for row in rows} == {"tree", "chain"}
+    assert {row["collective"] for row in rows} == {"broadcast"}
+    assert {"tree", "chain"} <= {row["algorithm"] for row in rows}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
