@@ -15,8 +15,8 @@ import numpy as np
 
 from ..units import format_bytes, format_ns
 from .columns import Rows
-from .schema import Kind, Role, Status, When
-from .trace import Trace
+from .schema import Kind, Provenance, Role, Status, When
+from .trace import Call, Trace
 
 HEADER = ("time", "rank", "what", "step", "chunk slot", "size", "took", "values", "called at")
 SHOWN_VALUES = 4
@@ -50,12 +50,13 @@ def summary(trace: Trace) -> list[str]:
         f"{len(trace):,} events, {len(trace.states):,} tensor states"
         + ("" if took is None else f", {format_ns(took)}")
     ]
+    algorithms = _algorithms(trace)
     calls = Counter(
-        " ".join(filter(None, (call.collective, _algorithm(trace, call.collective))))
-        for call in trace.calls()
+        " ".join(filter(None, (call.collective, algorithms.get(call)))) for call in trace.calls()
     )
     if calls:
         lines.append("calls: " + ", ".join(f"{n} × {name}" for name, n in calls.items()))
+    lines += _on_the_wire(trace)
     statuses = Counter(trace.events["status"].to_list())
     lines += [f"{statuses[s]} events {words}" for s, words in _STATUS_WORDS.items() if statuses[s]]
     lines += [f"note: {note}" for note in trace.meta.notes]
@@ -69,10 +70,29 @@ _STATUS_WORDS = {
 }
 
 
-def _algorithm(trace: Trace, collective: str) -> str | None:
-    rows = trace.where(kind=Kind.COLLECTIVE, collective=collective)
-    name = trace.events["algorithm"][int(rows[0])] if len(rows) else None
-    return f"by {name}" if name else None
+def _algorithms(trace: Trace) -> dict[Call, str]:
+    """Return how each call was done, in words, where that is known."""
+    rows = trace.where(kind=Kind.COLLECTIVE)
+    rows = rows[trace.events["algorithm"].valid[rows]]
+    names = trace.events["algorithm"].take(rows).to_list()
+    return {
+        trace.call_of(row): f"by {name}" for row, name in zip(rows.tolist(), names, strict=True)
+    }
+
+
+def _on_the_wire(trace: Trace) -> list[str]:
+    """Return how many messages a tap saw, and how many of them were placed in a call."""
+    sends = trace.where(kind=Kind.SEND, provenance=Provenance.WIRE)
+    if not len(sends):
+        return []
+    size = int(trace.events["size_bytes"].values[sends].sum())
+    inside = trace.events["coll_seq"].valid[sends]
+    placed = int((inside & trace.events["step"].valid[sends]).sum())
+    own = int((~inside & trace.events["parent"].valid[sends]).sum())
+    words = [f"{placed:,} in the calls' plans"]
+    words += [f"{own:,} the program's own"] if own else []
+    words += [f"{rest:,} unmatched"] if (rest := len(sends) - placed - own) else []
+    return [f"wire: {len(sends):,} messages, {format_bytes(size)}: {', '.join(words)}"]
 
 
 def by_time(trace: Trace, rows: Rows) -> Rows:

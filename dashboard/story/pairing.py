@@ -47,6 +47,7 @@ class Flight:
     step: int | None = None
     t_start_ns: int | None = None
     t_end_ns: int | None = None
+    ready_ns: int | None = None
     parts: dict[int, Part] = field(default_factory=dict)
 
 
@@ -82,7 +83,19 @@ def flights(trace: Trace, rows: Sequence[int], rank_of: dict[int, int]) -> list[
         flight = found.setdefault(key, Flight(src, dst, key[0], ordinal))
         part = flight.parts.setdefault(cells.get("part", 0), Part())
         _note(flight, part, int(row), kind, cells)
+    for flight in found.values():
+        _lengthen(flight)
     return sorted(found.values(), key=_order)
+
+
+def _lengthen(flight: Flight) -> None:
+    """Let a message that was seen in one piece start when both ends were ready for it.
+
+    A tap sees the first and the last byte of a small message at one moment.
+    """
+    start, ready = flight.t_start_ns, flight.ready_ns
+    if start is not None and ready is not None and start == flight.t_end_ns:
+        flight.t_start_ns = min(start, ready)
 
 
 def _note(flight: Flight, part: Part, row: int, kind: str, cells: dict[str, Any]) -> None:
@@ -93,6 +106,8 @@ def _note(flight: Flight, part: Part, row: int, kind: str, cells: dict[str, Any]
     if cells.get("step") is not None:
         flight.step = cells["step"]
     start, end = cells.get("t_start_ns", cells.get("t_issue_ns")), cells.get("t_end_ns")
+    if kind in (Kind.SEND, Kind.RECV) and "t_issue_ns" in cells:
+        flight.ready_ns = max(cells["t_issue_ns"], flight.ready_ns or cells["t_issue_ns"])
     if kind == Kind.SEND:
         part.send, part.src_slot = row, slot
         part.size_bytes = cells.get("size_bytes")

@@ -222,10 +222,23 @@ class Telling:
         values = self.recorded.tensor(self._row_of.get(place), role)
         if values is None or not slots:
             return
-        pieces = np.array_split(np.asarray(values), len(slots))
+        pieces = self._cut(np.asarray(values), place, [slot for _, slot in slots], role)
         for slot, piece in zip(slots, pieces, strict=True):
             content = held[slot]
             held[slot] = Content(content.chunk, content.who, tuple(piece.tolist()))
+
+    def _cut(
+        self, values: np.ndarray[Any, Any], place: int, slots: list[int], role: Role
+    ) -> list[np.ndarray[Any, Any]]:
+        """Return a tensor in pieces, one a slot: as the plan cuts it, else all alike."""
+        schedule = self.schedule
+        if schedule is not None and schedule.chunk_elements is not None:
+            of = schedule.input_of if role is Role.INPUT else schedule.output_of
+            own, chunks = of(place)
+            sizes = schedule.chunk_elements[chunks]
+            if list(own) == slots and int(sizes.sum()) == len(values):
+                return np.split(values, np.cumsum(sizes)[:-1])
+        return np.array_split(values, len(slots))
 
     def _place_of(self, row: int) -> int | None:
         """Return the group_rank of a collective row; None where it has no rank."""

@@ -141,12 +141,12 @@ def flight(reel: Reel, view: Cells, box: Box) -> None:
         tag = words.tag(place.rank, place.place)
         for k, ((start, end), number) in enumerate(mine):
             start = max(start, now)
-            if end <= start:
-                continue
-            idle = words.NOT_YET if k == 0 else words.BETWEEN
-            _idle(reel, box, y, tag, idle, (now, start))
-            _row(reel, view, box, y, story.messages[number], (start, end))
-            now = end
+            if start > now:
+                idle = words.NOT_YET if k == 0 else words.BETWEEN
+                _idle(reel, box, y, tag, idle, (now, start))
+            if end > start:
+                _row(reel, view, box, y, story.messages[number], (start, end))
+            now = max(start, end)
         _idle(reel, box, y, tag, words.ALL_SENT if mine else words.SENDS_NOTHING, (now, FOREVER))
 
 

@@ -78,7 +78,8 @@ def badge(story: Story) -> str:
     """Return how this is known, in a word or two."""
     if story.provenance in ("simulated", "imported"):
         return story.provenance
-    return f"recorded · {story.backend}" if story.backend else "recorded"
+    word = "wire" if story.provenance == "wire" else "recorded"
+    return f"{word} · {story.backend}" if story.backend else word
 
 
 def rank(number: int | None, place: int) -> str:
