@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -53,25 +53,39 @@ def check(path: Path, collective: str | None, root: int | None, late: bool, as_j
 
 @click.command()
 @click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
+@click.argument("b", metavar="[B]", required=False)
+@click.option("--plan", is_flag=True, help="Compare A with what gloo's schedules say of its calls.")
 @click.option(
     "--values", type=click.Choice(["exact", "close", "ignore"]), default="exact", show_default=True
 )
 @click.option("--times", is_flag=True, help="Compare times, too.")
 @click.option("--level", type=click.Choice(["collective", "message"]), help="What to compare.")
 @as_json
-def diff(a: str, b: str, values: str, times: bool, level: str | None, as_json: bool) -> None:
+def diff(
+    a: str, b: str | None, plan: bool, values: str, times: bool, level: str | None, as_json: bool
+) -> None:
     """Compare two traces, or two schedules.
+
+    With --plan there is one, recorded with --wire: its messages are compared with the schedules
+    that gloo is known to follow, for the size and the inputs of each call.
 
     Exit code 0: the same; 1: they differ.
 
     \b
     Example: chunkscope diff chunkscope-out/demo-recorded chunkscope-out/demo-simulated.jsonl
+             chunkscope diff --plan chunkscope-out/record-train
     """
-    from ..sim.source import load
+    from ..sim.source import load, load_trace
+    from ..sim.wire import compare as compare_with_plan
     from ..traces.diff import diff as compare
 
-    result = compare(load(a), load(b), values=values, times=times, level=level)
+    if plan == (b is not None):
+        raise click.UsageError("give two traces, or one with --plan")
+    options: dict[str, Any] = {"values": values, "times": times, "level": level}
+    if b is None:
+        result = compare_with_plan(load_trace(a), **options)
+    else:
+        result = compare(load(a), load(b), **options)
     click.echo(result.to_json() if as_json else result.to_text())
     sys.exit(0 if result.same else 1)
 

@@ -15,6 +15,7 @@ from ..errors import ScheduleError
 from ..traces.schema import DTYPES
 from ..traces.trace import Trace
 from ..units import format_bytes, parse_bytes
+from .algorithms import ALGORITHMS
 from .bind import BoundSchedule
 from .collectives import collective
 from .library import resolve
@@ -68,7 +69,21 @@ class Spec:
         root = self.root
         if root is None and collective(self.collective).rooted:
             root = 0
-        return resolve(self.collective, self.algorithm, self.ranks, root=root)
+        sized = self._sized()
+        if sized and self.size_bytes is None:
+            try:
+                return resolve(self.collective, self.algorithm, self.ranks, root=root, **sized)
+            except ScheduleError:  # no plan for the default size, which nobody asked for
+                sized = {}
+        return resolve(self.collective, self.algorithm, self.ranks, root=root, **sized)
+
+    def _sized(self) -> dict[str, int]:
+        """Return the size for an algorithm whose plan depends on it; else nothing."""
+        entry = ALGORITHMS.get((self.collective, self.algorithm or ""))
+        if entry is None or "size_bytes" not in entry.parameters:
+            return {}
+        itemsize = DTYPES.get(self.dtype, 1)
+        return {"size_bytes": self.count() * itemsize, "itemsize": itemsize}
 
     def count(self) -> int:
         """Return the number of elements.
