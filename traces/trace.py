@@ -339,7 +339,32 @@ def _float8(exponent_bits: int, mantissa_bits: int, bias: int, finite: bool) -> 
     return values
 
 
+def _float8_fnuz(exponent_bits: int, mantissa_bits: int, bias: int) -> npt.NDArray[Any]:
+    """Return the values of a float8 without infinities, whose only NaN stands in place of -0.
+
+    Source: Noune et al., 8-bit Numerical Formats for Deep Neural Networks, 2022.
+    """
+    patterns = np.arange(256)
+    exponent = (patterns & 0x7F) >> mantissa_bits
+    fraction = (patterns & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
+    scale = 2.0 ** (np.maximum(exponent, 1) - bias)
+    values = np.where(exponent == 0, fraction, 1 + fraction) * scale
+    values = np.where(patterns & 0x80, -values, values).astype(np.float32)
+    values[0x80] = np.nan
+    return values
+
+
+def _float8_e8m0() -> npt.NDArray[Any]:
+    """Return the powers of two that an exponent without sign and fraction stands for."""
+    values = 2.0 ** (np.arange(256) - 127.0)
+    values[255] = np.nan
+    return values.astype(np.float32)
+
+
 _FLOAT8 = {
     "float8_e4m3fn": _float8(4, 3, 7, finite=True),
     "float8_e5m2": _float8(5, 2, 15, finite=False),
+    "float8_e4m3fnuz": _float8_fnuz(4, 3, 8),
+    "float8_e5m2fnuz": _float8_fnuz(5, 2, 16),
+    "float8_e8m0fnu": _float8_e8m0(),
 }

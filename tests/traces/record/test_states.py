@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import chunkscope
@@ -197,3 +200,174 @@ def test_same_tensor_is_described_once_and_memory_stays_bounded(tmp_path: Path) 
         json.loads(line) for line in records.read_text().splitlines() if '"tensor"' in line
     ]
     assert len(described) == len(views)
+
+
+def numbers(values: Any) -> Any:
+    """Return nested lists with NaN as a word, so that lists with it are equal."""
+    if isinstance(values, list):
+        return [numbers(value) for value in values]
+    return "NaN" if values != values else values
+
+
+DTYPES_OF_TORCH = [
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
+    torch.bfloat16,
+    torch.float16,
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES_OF_TORCH, ids=str)
+def test_every_pattern_of_a_small_float_is_read_back(dtype: torch.dtype, tmp_path: Path) -> None:
+    if dtype.itemsize == 1:
+        tensor = torch.arange(256, dtype=torch.uint8).view(dtype)
+    else:
+        tensor = torch.arange(-32768, 32767, 7, dtype=torch.int16).view(dtype)
+    values = recorded(tmp_path, tensor).values(0)
+    assert values is not None
+    assert numbers(values.tolist()) == numbers(tensor.to(torch.float32).tolist())
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64], ids=str)
+@pytest.mark.parametrize("state", ["full", "sample"])
+def test_wide_unsigned_is_read_back(dtype: torch.dtype, state: str, tmp_path: Path) -> None:
+    tensor = torch.tensor([0, 1, 2**16 - 1]).to(dtype)
+    values = recorded(tmp_path, tensor, state=state).values(0)
+    assert values is not None
+    assert values.tolist() == [0, 1, 2**16 - 1]
+
+
+def test_single_negated_value_is_read_back(tmp_path: Path) -> None:
+    tensor = torch.tensor([1 + 2j]).conj().imag
+    assert tensor.is_neg()
+    for state in ("full", "sample"):
+        values = recorded(tmp_path / state, tensor, state=state).values(0)
+        assert values is not None
+        assert values.tolist() == [-2.0]
+
+
+WITHOUT_NUMBERS = {
+    "COO": lambda: torch.eye(3).to_sparse(),
+    "CSR": lambda: torch.eye(3).to_sparse_csr(),
+    "meta": lambda: torch.zeros(3, 3, device="meta"),
+    "fake": lambda: FakeTensorMode().from_tensor(torch.zeros(3, 3)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("state", ["full", "sample", "none"])
+@pytest.mark.parametrize("name", WITHOUT_NUMBERS)
+def test_tensor_without_dense_values_is_described(name: str, state: str, tmp_path: Path) -> None:
+    row = recorded(tmp_path, WITHOUT_NUMBERS[name](), state=state).states.row(0)
+    assert (row["dtype"], row["shape"]) == ("float32", [3, 3])
+    assert row.keys().isdisjoint({"data", "first", "digest"})
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.filterwarnings("ignore:.*quantize")
+@pytest.mark.parametrize("state", ["full", "sample", "none"])
+def test_nested_and_quantized_break_nothing(state: str, tmp_path: Path) -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    quantized = torch.quantize_per_tensor(torch.ones(4), 0.5, 0, torch.quint8)
+    trace = recorded(tmp_path, nested, quantized, state=state)
+    assert trace.states["dtype"].to_list() == ["float32", "quint8"]
+    assert trace.states["shape"].to_list() == [None, [4]]
+
+
+def test_list_of_one_tensor_is_one_storage(tmp_path: Path) -> None:
+    trace = recorded(tmp_path, *[torch.ones(2)] * 3)
+    assert len(set(trace.states["storage"].to_list())) == 1
+    assert trace.states["index"].to_list() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("state", ["full", "sample"])
+@pytest.mark.parametrize("name", ODD)
+def test_tensor_stays_what_it_was(name: str, state: str, tmp_path: Path) -> None:
+    tensor = ODD[name]
+    before = (tensor._version, tensor.data_ptr(), tensor.requires_grad, tensor.is_conj())
+    values = tensor.clone()
+    recorded(tmp_path, tensor, state=state)
+    assert (tensor._version, tensor.data_ptr(), tensor.requires_grad, tensor.is_conj()) == before
+    assert torch.equal(tensor, values)
+
+
+# So many bytes.
+
+
+def test_data_ends_where_its_bytes_are_used_up(tmp_path: Path) -> None:
+    tensors = [torch.arange(4.0), torch.arange(100.0), torch.arange(4.0) + 1, torch.ones(2, 2).t()]
+    recorder = Recorder(tmp_path / "run", Options(max_bytes=430))
+    call = recorder.begin("collective", collective="all_reduce")
+    for index, tensor in enumerate(tensors):
+        recorder.state(call, "before", "input", index, tensor)
+    recorder.close()
+    trace = chunkscope.read(tmp_path / "run")
+    has_data = [data is not None for data in trace.states["data"].to_list()]
+    assert has_data == [True, True, False, False]
+    row = trace.states.row(2)
+    assert (row["min"], row["max"], row["mean"], row["shape"]) == (1.0, 4.0, 2.5, [4])
+    assert row["digest"] == zlib.crc32(tensors[2].numpy().tobytes())
+    assert "first" not in row
+    (note,) = trace.meta.notes
+    assert note.endswith(
+        "has used up max_bytes (430): later states have no data, only what describes it"
+    )
+
+
+def test_no_bytes_at_all_leave_no_value(tmp_path: Path) -> None:
+    for state in ("full", "sample"):
+        recorder = Recorder(tmp_path / state, Options(state=state, max_bytes=0))
+        call = recorder.begin("collective", collective="all_reduce")
+        recorder.state(call, "before", "input", 0, torch.arange(4.0))
+        recorder.state(call, "before", "input", 1, torch.arange(100_000.0))
+        recorder.close()
+        trace = chunkscope.read(tmp_path / state)
+        assert trace.states["data"].to_list() == [None, None]
+        assert trace.states["first"].to_list() == [None, None]
+        assert not list((tmp_path / state).glob("*.tensors"))
+
+
+def test_deleted_files_give_their_bytes_back(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run", Options(max_bytes=1000, keep_last=2))
+    group = recorder.announce_group([0])
+    for number in range(40):
+        call = recorder.begin("collective", collective="all_reduce", group=group)
+        recorder.state(call, "before", "input", 0, torch.full((25,), float(number)))
+        recorder.end(call)
+    recorder.close()
+    trace = chunkscope.read(tmp_path / "run")
+    assert [trace.values(row).tolist()[0] for row in range(len(trace.states))] == [36, 37, 38, 39]
+
+
+# Memory.
+
+LARGE = """
+import os, sys, torch
+from pathlib import Path
+from chunkscope.traces.record.recorder import Recorder
+from chunkscope.traces.record.options import Options
+tensor = torch.ones(int(sys.argv[2]) // 4)
+turned = tensor.view(-1, 1024).t()
+recorder = Recorder(sys.argv[1], Options(state="sample"))
+call = recorder.begin("collective", collective="all_reduce")
+recorder.state(call, "before", "input", 0, torch.ones(100_000))
+
+def peak_kb():
+    text = Path("/proc/self/status").read_text()
+    return int(text.split("VmHWM:")[1].split()[0])
+
+before = peak_kb()
+recorder.state(call, "before", "input", 1, tensor)
+recorder.state(call, "after", "output", 0, turned)
+print(peak_kb() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
+def test_sample_of_a_large_tensor_takes_no_memory(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LARGE, str(tmp_path / "run"), str(256 << 20)]
+    done = subprocess.run(command, timeout=120, check=True, capture_output=True, text=True)
+    assert int(done.stdout) < 64 * 1024
