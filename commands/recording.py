@@ -136,7 +136,8 @@ def record(
 def merge(out: Path, folders: tuple[Path, ...], force: bool) -> None:
     """Join the recording folders of one job.
 
-    One from each host, say; the hosts' clocks are aligned when the result is opened. OUT is a new folder, or a .jsonl or .parquet file. FOLDERS stay as they are.
+    One from each host, say: their clocks are aligned when the result is opened. OUT is a new
+    folder, or a .jsonl or .parquet file. FOLDERS stay as they are.
 
     \b
     Example: chunkscope merge night night-ada night-bob

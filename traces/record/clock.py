@@ -225,7 +225,7 @@ class Clocks:
         self.found = []
         number = next(_begun)
         if may_span_hosts(store, world_size, os.environ):
-            from torch.distributed import PrefixStore
+            from torch._C._distributed_c10d import PrefixStore
 
             own = PrefixStore(f"{PREFIX}/{number}", store)
             self._exchange = Exchange(own, rank, world_size, self._keep)

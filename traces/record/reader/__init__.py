@@ -115,6 +115,7 @@ def _sort(file: RecordFile, lines: list[tuple[int, Any]]) -> None:
     file.calls = {record.n: record for record in found[rec.Call]}
     file.begins, file.ends, file.rows = found[rec.Begin], found[rec.End], found[rec.Row]
     file.exits = found[rec.Exit]
+    file.clocks = found[rec.ClockRecord]
     file.states = [
         (record.seq or 0, record.s)
         for kind in (rec.Begin, rec.Row, rec.StateRecord, rec.End)

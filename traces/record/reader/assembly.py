@@ -19,6 +19,7 @@ from ...trace import Group, Meta, Site, Trace
 from ...validate import checked_trace
 from . import records as rec
 from .calls import count_calls
+from .clocks import align
 from .counting import Ints, lookup
 from .joining import join_segments
 from .meta import recorded_meta
@@ -48,7 +49,7 @@ def assemble(folder: Path, files: Sequence[RecordFile], meta: Meta | None) -> Tr
         events.add(file)
     table, states = events.tables()
     if meta is None:
-        table = count_calls(table, events.process)
+        table, alignment = align(writers, count_calls(table, events.process))
         meta = recorded_meta(
             files,
             writers,
@@ -57,6 +58,7 @@ def assemble(folder: Path, files: Sequence[RecordFile], meta: Meta | None) -> Tr
             events.schedules,
             events.notes,
             table,
+            alignment,
         )
     return checked_trace(table, states, meta, str(folder))
 

@@ -9,6 +9,7 @@ import numpy as np
 from ...columns import Table
 from ...trace import Group, Meta, Process, Site
 from . import records as rec
+from .clocks import Alignment
 from .record_file import RecordFile
 
 
@@ -20,6 +21,7 @@ def recorded_meta(
     schedules: Iterable[str],
     notes: Iterable[str],
     table: Table,
+    alignment: Alignment,
 ) -> Meta:
     """Return the metadata of a recording.
 
@@ -31,6 +33,7 @@ def recorded_meta(
         schedules: Text forms of schedules, likewise.
         notes: What was noted of the events so far.
         table: The events.
+        alignment: How the files' clocks were made one.
     """
     groups = tuple(groups)
     exits = {(file.header.host, end.pid): end for file in files for end in file.exits}
@@ -52,7 +55,7 @@ def recorded_meta(
                 file.is_closed,
                 end.code,
                 end.signal,
-                file.last_ns,
+                alignment.last_ns[file.name],
             )
         )
     versions: dict[str, str] = {}
@@ -67,13 +70,13 @@ def recorded_meta(
             said += file.notes
     if not writers:
         said.append("nothing was recorded: no process called torch.distributed")
-    if len({file.header.host for file in writers}) > 1:
-        said.append("several hosts: their clocks are not aligned")
+    said += alignment.notes
     return Meta(
         versions=versions,
         world_size=max(world) + 1 if world else None,
         groups=groups,
         processes=tuple(processes),
+        clocks=alignment.clocks,
         sites=tuple(sites),
         schedules=tuple(schedules),
         notes=tuple(dict.fromkeys(said)),

@@ -26,6 +26,7 @@ class RecordFile:
     rows: list[rec.Row] = field(default_factory=list)
     states: list[tuple[int, list[rec.State]]] = field(default_factory=list)
     exits: list[rec.Exit] = field(default_factory=list)
+    clocks: list[rec.ClockRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     last_ns: int | None = None
     is_closed: bool = False

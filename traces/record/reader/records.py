@@ -59,6 +59,7 @@ class Header(Record, tag="header", gc=False):
     schema_version: int
     run: str = ""
     host: str = ""
+    clock: str = ""
     pid: Int = 0
     attempt: Int = 0
     versions: dict[str, str] = {}
@@ -233,8 +234,19 @@ class Exit(Record, tag="exit", gc=False):
     """How a process ended, as its launcher saw it."""
 
     pid: Int
+    rank: Int | None = None
     code: Int | None = None
     signal: Int | None = None
+
+
+class ClockRecord(Record, tag="clock", gc=False):
+    """What to add to a clock's time `t` to get another's: between `low` and `high` ns."""
+
+    t: Int
+    clock: str
+    to: str
+    low: Int
+    high: Int
 
 
 class Close(Record, tag="close", gc=False):
@@ -258,5 +270,6 @@ ANY = (
     | Note
     | Dropped
     | Exit
+    | ClockRecord
     | Close
 )
