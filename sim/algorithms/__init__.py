@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import chain, gloo, gloo_direct, ring, tree
+from . import chain, flat, gloo, gloo_direct, knomial, ring, subtrees, tree
 from .registry import ALGORITHMS, Algorithm, Phase, Sizes, algorithm, phases_of_rows
 
 __all__ = [
@@ -12,9 +12,12 @@ __all__ = [
     "Sizes",
     "algorithm",
     "chain",
+    "flat",
     "gloo",
     "gloo_direct",
+    "knomial",
     "phases_of_rows",
     "ring",
+    "subtrees",
     "tree",
 ]

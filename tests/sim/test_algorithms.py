@@ -147,8 +147,14 @@ def test_every_builder_says_what_it_is_and_whence(entry: Any) -> None:
     assert not entry.doc.startswith("Return")
 
 
-@pytest.mark.parametrize("entry", algorithms(), ids=lambda e: f"{e.collective}-{e.name}")
-@pytest.mark.parametrize("n", [1, 2, 3, 8])
+@pytest.mark.parametrize(
+    ("entry", "n"),
+    [
+        pytest.param(entry, n, id=f"{entry.collective}-{entry.name}-{n}")
+        for n in (1, 2, 3, 8)
+        for entry in algorithms(group_size=n)
+    ],
+)
 def test_phases_cover_all_steps_in_plain_words(entry: Any, n: int) -> None:
     schedule = build(entry.collective, entry.name, n)
     told = phases(schedule)
@@ -159,8 +165,12 @@ def test_phases_cover_all_steps_in_plain_words(entry: Any, n: int) -> None:
         for sentence in filter(None, (phase.sentence, phase.opening)):
             assert len(sentence) <= 80
             assert sentence.endswith(".")
-        rows = schedule.reduce[(schedule.step >= phase.first_step)][:1]
-        assert rows.all() == (phase.name in ("reduce", "reduce-scatter"))
+        if entry.collective == "barrier":
+            continue  # nothing is added up: a reduce says that one has heard of another
+        ends = phase.first_step, phase.first_step + phase.n_steps
+        reduces = set(schedule.reduce[slice(*np.searchsorted(schedule.step, ends))].tolist())
+        expected = {"reduce": {True}, "reduce-scatter": {True}, "reduce and copy": {True, False}}
+        assert reduces == expected.get(phase.name, {False})
 
 
 def test_phases_of_a_ring_and_of_a_tree() -> None:
