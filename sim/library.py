@@ -26,11 +26,12 @@ from .schedule import Schedule
 from .text import parse
 
 
-def algorithms(collective: str | None = None) -> list[Algorithm]:
+def algorithms(collective: str | None = None, group_size: int | None = None) -> list[Algorithm]:
     """Return the algorithms that can be asked for by name, the default of each collective first.
 
     Args:
         collective: Name of the collective; None for all.
+        group_size: Number of ranks that they must be able to do; None for any.
 
     Raises:
         ScheduleError: There is no such collective.
@@ -38,6 +39,8 @@ def algorithms(collective: str | None = None) -> list[Algorithm]:
     if collective is not None:
         collective_named(collective)
     found = [entry for entry in ALGORITHMS.values() if collective in (None, entry.collective)]
+    if group_size is not None:
+        found = [entry for entry in found if entry.sizes.fits(group_size)]
     order = list(COLLECTIVES)
     return sorted(found, key=lambda entry: (order.index(entry.collective), not entry.default))
 

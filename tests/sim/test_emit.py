@@ -15,7 +15,7 @@ from chunkscope.sim.topology import Topology, parse
 from chunkscope.sim.values import default_inputs
 from chunkscope.traces.trace import Trace
 
-NAMES = [(entry.collective, entry.name) for entry in algorithms()]
+NAMED = [(e.collective, e.name, n) for n in (1, 2, 3, 5) for e in algorithms(group_size=n)]
 
 
 def ring(values: bool = True, **how: Any) -> Trace:
@@ -92,8 +92,7 @@ def test_plain_recv_shows_its_slot_only_where_there_was_something_before() -> No
     assert sorted(found) == [("after", "payload"), ("after", "slot")]
 
 
-@pytest.mark.parametrize(("collective", "name"), NAMES)
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize(("collective", "name", "n"), NAMED)
 def test_every_message_is_sent_once_and_received_once(collective: str, name: str, n: int) -> None:
     bound = build(collective, name, n).bind(4 * n, "float32")
     trace = simulate(bound, parse("star", n)).trace(default_inputs(bound))

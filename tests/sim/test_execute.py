@@ -21,8 +21,16 @@ from chunkscope.traces.record.ranks import Ranks
 pytestmark = pytest.mark.ranks
 
 SIZES = (0, 1, 2, 3, 7, 1000)
-NAMED = [(entry.collective, entry.name) for entry in algorithms()]
-OF_ALL_REDUCE = [name for collective, name in NAMED if collective == "all_reduce"]
+GROUPS = (2, 3, 4, 5)
+
+
+def executable(collective: str | None, n: int) -> list[tuple[str, str]]:
+    """Algorithms that can do a group size without a switch's help."""
+    return [
+        (entry.collective, entry.name)
+        for entry in algorithms(collective, n)
+        if not build(entry.collective, entry.name, n).helpers
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -161,24 +169,24 @@ def other_collectives(root: int) -> list[str]:
 
     for rows in (0, 1, 2, 5):
         mine = numbers(rank, rows * 3, torch.int32).view(rows, 3)
-        for entry in algorithms("all_gather"):
+        for entry in algorithms("all_gather", n):
             parts = [torch.empty_like(mine) for _ in range(n)]
             dist.all_gather(parts, mine)
             found = chunkscope.execute(build("all_gather", entry.name, n), mine)
             compare(f"all_gather {entry.name}", found, torch.cat(parts))
-        for entry in algorithms("reduce_scatter"):
+        for entry in algorithms("reduce_scatter", n):
             whole = numbers(rank, rows * 3 * n, torch.int32).view(rows * n, 3)
             kept, expected = whole.clone(), torch.empty_like(mine)
             dist.reduce_scatter(expected, list(whole.clone().chunk(n)) if rows else [mine] * n)
             found = chunkscope.execute(build("reduce_scatter", entry.name, n), whole)
             compare(f"reduce_scatter {entry.name}", found, expected)
             compare("reduce_scatter's input", whole, kept)
-        for entry in algorithms("broadcast"):
+        for entry in algorithms("broadcast", n):
             tensor, expected = mine.clone(), mine.clone()
             dist.broadcast(expected, root)
             chunkscope.execute(build("broadcast", entry.name, n, root=root), tensor)
             compare(f"broadcast {entry.name}", tensor, expected)
-        for entry in algorithms("reduce"):
+        for entry in algorithms("reduce", n):
             tensor, expected = mine.clone(), mine.clone()
             dist.reduce(expected, root)
             found = chunkscope.execute(build("reduce", entry.name, n, root=root), tensor)
@@ -234,7 +242,7 @@ def batched() -> list[str]:
     execute.plan_call = lambda *args, is_batched: plan_call(*args, is_batched=True)
     try:
         wrong = other_collectives(0)
-        for name in OF_ALL_REDUCE:
+        for _, name in executable("all_reduce", dist.get_world_size()):
             wrong += all_reduce_by(name, SIZES)
         return wrong
     finally:
@@ -291,7 +299,7 @@ def lossy_ring(n: int) -> chunkscope.Schedule:
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
 def test_all_reduce_equals_native_gloo(pools: dict[int, Ranks], n: int) -> None:
-    for name in OF_ALL_REDUCE:
+    for _, name in executable("all_reduce", n):
         assert pools[n].run(all_reduce_by, name, SIZES) == [[]] * n, name
         assert pools[n].run(all_reduce_in_lanes, name) == [[]] * n, name
 
@@ -317,7 +325,7 @@ def test_groups_of_some_ranks(pools: dict[int, Ranks]) -> None:
 
 def test_one_rank_alone() -> None:
     with Ranks(1) as alone:
-        for name in OF_ALL_REDUCE:
+        for _, name in executable("all_reduce", 1):
             assert alone.run(all_reduce_by, name, SIZES) == [[]]
         assert alone.run(other_collectives, 0) == [[]]
 
@@ -352,8 +360,9 @@ def executed_default(collective: str, name: str, op: str, root: int | None) -> N
     run_with_default_inputs(spec.bound(), op)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
-@pytest.mark.parametrize(("collective", "name"), NAMED)
+@pytest.mark.parametrize(
+    ("collective", "name", "n"), [(*one, n) for n in GROUPS for one in executable(None, n)]
+)
 def test_recorded_run_equals_the_simulated_one(
     pools: dict[int, Ranks], tmp_path: Path, collective: str, name: str, n: int
 ) -> None:

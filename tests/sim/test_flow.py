@@ -108,8 +108,14 @@ def contributors(trace: Trace, row: int, **cells: Any) -> list[int] | None:
     return ranks
 
 
-@pytest.mark.parametrize("entry", algorithms(), ids=lambda e: f"{e.collective}-{e.name}")
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("entry", "n"),
+    [
+        pytest.param(entry, n, id=f"{entry.collective}-{entry.name}-{n}")
+        for n in (1, 2, 3, 5)
+        for entry in algorithms(group_size=n)
+    ],
+)
 def test_derived_contributors_are_those_of_the_simulation(entry: Any, n: int) -> None:
     schedule = build(entry.collective, entry.name, n)
     derived = derive_contributors(recorded(schedule))

@@ -375,8 +375,8 @@ TEXTS = ["ring:3GB/s,700ns", "line:1GB/s,1us", "star:2GB/s,0ns", "two-level", "f
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Any, Topology]:
-    entry = draw(st.sampled_from(algorithms()))
     n = draw(st.integers(1, 9))
+    entry = draw(st.sampled_from(algorithms(group_size=n)))
     count = n * draw(st.integers(0, 5000))
     bound = build(entry.collective, entry.name, n).bind(count, "float32")
     return bound, parse(draw(st.sampled_from(TEXTS)), n)
