@@ -178,8 +178,8 @@ class TappedStore(torch.distributed.Store):
         """Return the number of keys."""
         return int(self._store.num_keys())
 
-    deleteKey = delete_key  # noqa: N815 - the names that C++ looks for
-    getNumKeys = num_keys  # noqa: N815
+    deleteKey = delete_key  # the names that C++ looks for
+    getNumKeys = num_keys
 
     def has_extended_api(self) -> bool:
         """Return whether there are append, multi_get and multi_set."""
@@ -275,7 +275,7 @@ class WireHooks:
 
     def _wrap_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def __init__(group: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        def __init__(group: Any, *args: Any, **kwargs: Any) -> None:
             identity = getattr(self._local, "identity", None)
             if identity is not None:
                 try:

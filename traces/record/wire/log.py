@@ -1,24 +1,26 @@
 """The file of a tap: groups and messages, collected and written a batch at a time.
 
-What is collected is on disk half a second later. Payload bytes are written before the record that
-names them. Nothing here raises: what cannot be written is counted, and said in the file if that is
-possible again.
+What is collected is on disk half a second later, payload bytes before the record that names them.
+Any thread may write. Nothing here raises: what cannot be written is counted, and said in the file
+when that is possible again.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 from binascii import b2a_base64
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...schema import SCHEMA_VERSION
 from ..folder import TENSORS, host_name, open_exclusively
 from ..writer import INLINE_BYTES, dump
 
 if TYPE_CHECKING:
-    from .messages import Ends, Keep, Message
+    from .messages import Ends, Message
 
 FLUSH_S = 0.5
 BATCH_BYTES = 1 << 18
@@ -40,48 +42,48 @@ class WireLog:
         self._tensors_path = folder / (stem + TENSORS)
         self._tensors: int | None = None
         self._tensors_end = 0
-        self._bytes: list[bytes] = []
-        self._bytes_at = 0
+        self._lock = threading.RLock()
         self._records: list[bytes] = []
-        self._size = 0
+        self._size_bytes = 0
         self._seq = 0
-        self._groups: dict[Any, int] = {}
+        self._groups: dict[tuple[tuple[int, ...], int], int] = {}
         self._dropped = 0
         self._is_torn = False
-        self.flush_at: float | None = None
-        self._add(
-            dump(
-                {
-                    "r": "header",
-                    "schema_version": SCHEMA_VERSION,
-                    "run": run,
-                    "host": host_name(),
-                    "pid": os.getpid(),
-                    "tap": True,
-                    "monotonic_ns": time.monotonic_ns(),
-                    "wall_ns": time.time_ns(),
-                }
-            )
-        )
-        self.flush()
+        header = {
+            "r": "header",
+            "schema_version": SCHEMA_VERSION,
+            "run": run,
+            "host": host_name(),
+            "pid": os.getpid(),
+            "tap": True,
+            "monotonic_ns": time.monotonic_ns(),
+            "wall_ns": time.time_ns(),
+        }
+        os.write(self._fd, dump(header))
 
     def group(self, ranks: tuple[int, ...], ordinal: int, label: str) -> int:
         """Return the number of a group, and write it where it is new."""
         key = (ranks, ordinal)
-        if key not in self._groups:
-            number = self._groups[key] = len(self._groups)
-            record = {"r": "group", "n": number, "ranks": ranks, "ordinal": ordinal}
-            self._add(dump({**record, "label": label, "backend": "gloo"}))
-        return self._groups[key]
+        with self._lock:
+            if key not in self._groups:
+                number = self._groups[key] = len(self._groups)
+                record = {"r": "group", "n": number, "ranks": ranks, "ordinal": ordinal}
+                self._add(dump({**record, "label": label, "backend": "gloo"}))
+            return self._groups[key]
 
-    def message(self, ends: Ends, message: Message, keep: Keep) -> None:
+    def number(self) -> int:
+        """Return the number of the next message."""
+        with self._lock:
+            self._seq += 1
+            return self._seq - 1
+
+    def message(self, ends: Ends, message: Message) -> None:
         """Write a message, whole or as far as it came."""
-        source = message.source
         if message.seq is None:
-            message.seq, self._seq = self._seq, self._seq + 1
-        more = b""
+            message.seq = self.number()
+        source = message.source
+        more = b"" if not ends.attempt else b',"attempt":%d' % ends.attempt
         for name, value in (
-            (b"attempt", ends.attempt or None),
             (b"send", message.send_ns),
             (b"recv", message.recv_ns),
             (b"start", message.start_ns),
@@ -99,11 +101,11 @@ class WireLog:
                 message.slot,
                 message.size,
                 more,
-                self._value(message, keep),
+                self._value(message),
             )
         )
 
-    def _value(self, message: Message, keep: Keep) -> bytes:
+    def _value(self, message: Message) -> bytes:
         """Return what was kept of a payload, as a record has it."""
         size = message.size
         if message.end_ns is None:
@@ -114,7 +116,7 @@ class WireLog:
             if size <= INLINE_BYTES:
                 return b',"value":"%b"' % b2a_base64(message.data, newline=False)
             at = self.reserve(size)
-            self.store_at(at, message.data)
+            self.store(at, message.data)
             return b',"value":{"at":%d,"size":%d}' % (at, size)
         first = b2a_base64(message.data, newline=False)
         digest = b""
@@ -124,19 +126,23 @@ class WireLog:
 
     def reserve(self, size: int) -> int:
         """Return where in the `.tensors` file so many bytes may be stored."""
-        at = self._tensors_end
-        self._tensors_end += size
-        return at
+        with self._lock:
+            self._tensors_end += size
+            return self._tensors_end - size
 
-    def store_at(self, at: int, data: bytes | memoryview) -> None:
+    def store(self, at: int, data: bytes | memoryview) -> None:
         """Write payload bytes to the `.tensors` file."""
-        if self._tensors is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
-            self._tensors = os.open(self._tensors_path, flags, 0o666)
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(self._tensors, view, at)
-            view, at = view[written:], at + written
+        try:
+            with self._lock:
+                if self._tensors is None:
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0)
+                    self._tensors = os.open(self._tensors_path, flags, 0o666)
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(self._tensors, view, at)
+                view, at = view[written:], at + written
+        except OSError as error:
+            self._drop(0, error)
 
     def note(self, text: str) -> None:
         """Write something that a reader of the trace should know."""
@@ -144,22 +150,44 @@ class WireLog:
 
     def flush(self) -> None:
         """Write what is collected."""
-        if self._records:
-            os.write(self._fd, b"".join(self._records))
-        self._records.clear()
-        self._size = 0
-        self.flush_at = None
+        with self._lock:
+            if not self._records:
+                return
+            batch, count = b"".join(self._records), len(self._records)
+            self._records.clear()
+            self._size_bytes = 0
+            if self._dropped:
+                batch = dump({"r": "dropped", "records": self._dropped}) + batch
+            if self._is_torn:
+                batch = b"\n" + batch
+            try:
+                written = os.write(self._fd, batch)
+            except OSError as error:
+                self._drop(count, error)
+                return
+            self._is_torn = written < len(batch)
+            if self._is_torn:
+                self._dropped = 0
+                self._drop(batch.count(b"\n", written), None)
+            else:
+                self._dropped = 0
 
     def close(self) -> None:
-        """Write the last record and close the file."""
+        """Write the last record."""
         self._add(dump({"r": "close", "t": time.monotonic_ns()}))
         self.flush()
-        os.close(self._fd)
 
     def _add(self, record: bytes) -> None:
-        self._records.append(record)
-        self._size += len(record)
-        if self._size >= BATCH_BYTES:
-            self.flush()
-        elif self.flush_at is None:
-            self.flush_at = time.monotonic() + FLUSH_S
+        with self._lock:
+            self._records.append(record)
+            self._size_bytes += len(record)
+            if self._size_bytes >= BATCH_BYTES:
+                self.flush()
+
+    def _drop(self, records: int, error: OSError | None) -> None:
+        """Count what is lost; the launcher passes on what stands on standard error."""
+        if not self._dropped:
+            why = "the disk took only a part" if error is None else error.strerror or str(error)
+            sys.stderr.write(f"the wire tap loses records: {why}\n")
+            sys.stderr.flush()
+        self._dropped += records

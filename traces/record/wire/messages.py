@@ -7,6 +7,7 @@ together.
 
 from __future__ import annotations
 
+import threading
 import zlib
 from typing import NamedTuple
 
@@ -80,9 +81,14 @@ class Keep(NamedTuple):
             return Keep(FULL_BYTES, FIRST_BYTES, True)
         return Keep(int(wire), int(wire), False)
 
+    @property
+    def looks_at_all(self) -> bool:
+        """Whether every byte of every payload is looked at."""
+        return self.digests or self.whole_bytes is None
+
     def wants(self, size: int, seen: int) -> bool:
         """Return whether more of a payload must be looked at, of which so much was seen."""
-        if self.digests or self.whole_bytes is None or size <= self.whole_bytes:
+        if self.looks_at_all or (self.whole_bytes is not None and size <= self.whole_bytes):
             return True
         return seen < self.first_bytes
 
@@ -99,32 +105,38 @@ class Link:
     def __init__(self, log: WireLog, ends: Ends, keep: Keep) -> None:
         self._log = log
         self._ends = ends
-        self._keep = keep
+        self.keep = keep
+        self._lock = threading.RLock()
         self._open: tuple[dict[int, list[Message]], ...] = ({}, {})
         self._current: list[Message | None] = [None, None]
 
     def ready(self, source: int, opcode: int, slot: int, size: int, now_ns: int) -> None:
         """Note when a message was announced or asked for."""
-        if opcode == SEND_READY:
-            self._next(source, slot, size, "send_ns").send_ns = now_ns
-        else:
-            self._next(1 - source, slot, size, "recv_ns").recv_ns = now_ns
+        with self._lock:
+            if opcode == SEND_READY:
+                message = self._next(source, slot, size, "send_ns")
+                message.send_ns = now_ns
+            else:
+                message = self._next(1 - source, slot, size, "recv_ns")
+                message.recv_ns = now_ns
+            self._write_whole(message)
 
     def begin(self, source: int, slot: int, size: int, now_ns: int) -> None:
         """Note when a payload began."""
-        message = self._next(source, slot, size, "start_ns")
-        message.start_ns, message.size = now_ns, size
+        with self._lock:
+            message = self._next(source, slot, size, "start_ns")
+            message.start_ns, message.size = now_ns, size
         self._current[source] = message
-        if self._keep.whole_bytes is None and size > FULL_BYTES:
+        if self.keep.whole_bytes is None and size > FULL_BYTES:
             message.at = self._log.reserve(size)
 
     def payload(self, source: int, data: memoryview, now_ns: int) -> None:
         """Keep of a part of a payload what is to be kept."""
         message = self._current[source]
         assert message is not None
-        keep = self._keep
+        keep = self.keep
         if message.at is not None:
-            self._log.store_at(message.at + message.seen, data)
+            self._log.store(message.at + message.seen, data)
         elif keep.whole_bytes is None or message.size <= keep.whole_bytes:
             message.data += bytes(data)
         else:
@@ -144,27 +156,25 @@ class Link:
         """Write a message that is there."""
         message = self._current[source]
         assert message is not None
-        message.end_ns = now_ns
         self._current[source] = None
-        queue = self._open[source][message.slot]
-        queue.remove(message)
-        if not queue:
-            del self._open[source][message.slot]
-        self._log.message(self._ends, message, self._keep)
+        with self._lock:
+            message.end_ns = now_ns
+            message.seq = self._log.number()
+            self._write_whole(message)
 
     def wants_payload(self, source: int) -> bool:
         """Return whether the rest of a direction's current payload must be looked at."""
         message = self._current[source]
-        return message is None or self._keep.wants(message.size, message.seen)
+        return message is None or self.keep.wants(message.size, message.seen)
 
     def close(self) -> None:
         """Write the messages that never came whole."""
-        for queues in self._open:
-            for queue in queues.values():
-                for message in queue:
-                    self._log.message(self._ends, message, self._keep)
-            queues.clear()
-        self._current = [None, None]
+        with self._lock:
+            for queues in self._open:
+                for queue in queues.values():
+                    for message in queue:
+                        self._log.message(self._ends, message)
+                queues.clear()
 
     def _next(self, source: int, slot: int, size: int, lacks: str) -> Message:
         """Return the first open message of a slot that lacks a time, or a new one."""
@@ -175,3 +185,16 @@ class Link:
         message = Message(source, slot, size)
         queue.append(message)
         return message
+
+    def _write_whole(self, message: Message) -> None:
+        """Write a message of which everything was seen.
+
+        The directions have threads of their own: a payload may be seen before what asked for it.
+        """
+        if message.end_ns is None or message.send_ns is None or message.recv_ns is None:
+            return
+        queue = self._open[message.source][message.slot]
+        queue.remove(message)
+        if not queue:
+            del self._open[message.source][message.slot]
+        self._log.message(self._ends, message)

@@ -1,225 +1,170 @@
-"""Connections through the tap: what comes in at one side goes out at the other, byte for byte.
+"""A connection through the tap: what comes in at one side goes out at the other, byte for byte.
 
-One thread serves all connections. A direction reads as much as there is, passes it on, and only
-then looks at it; while its receiver is slow it stops reading, so that the sender feels it.
+One thread serves each direction. It waits for bytes, passes them on and looks at them; while its
+receiver is slow it does not read, so that the sender feels it. Bytes that nobody looks at pass
+through a pipe inside the kernel, uncopied.
 """
 
 from __future__ import annotations
 
 import contextlib
-import selectors
+import fcntl
+import os
 import socket
 import struct
+import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from .decoder import HELLO_BYTES, Decoder
 from .messages import Link
 
-BUFFER_BYTES = 1 << 20
+BUFFER_BYTES = 1 << 18
+# Payloads of which more than this is left go through a pipe, where nobody looks at them.
+SPLICE_BYTES = 1 << 14
+PIPE_BYTES = 1 << 20
 DIAL_AGAIN_S = 0.1
 DIAL_FOR_S = 30.0
+_F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 _RESET = struct.pack("ii", 1, 0)
-
-
-class Flow:
-    """One direction of a connection.
-
-    Args:
-        relay: The connection.
-        source: Where bytes come from.
-        target: Where they go to.
-        decoder: Looks at them.
-    """
-
-    def __init__(
-        self, relay: Relay, source: socket.socket, target: socket.socket, decoder: Decoder
-    ) -> None:
-        self.relay = relay
-        self.source = source
-        self.target = target
-        self.decoder = decoder
-        self.pending = memoryview(b"")
-        self.is_done = False
-
-    def read(self, buffer: memoryview) -> None:
-        """Pass on what has come."""
-        try:
-            size = self.source.recv_into(buffer)
-        except BlockingIOError:
-            return
-        except OSError:
-            self.relay.reset()
-            return
-        now_ns = time.monotonic_ns()
-        if not size:
-            self.is_done = True
-            self.relay.finish(self)
-            return
-        data = buffer[:size]
-        try:
-            sent = self.target.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self.decoder.feed(data, now_ns)
-            self.relay.reset()
-            return
-        if sent < size:
-            self.pending = memoryview(bytes(data[sent:]))
-            self.relay.update()
-        self.decoder.feed(data, now_ns)
-
-    def write(self) -> None:
-        """Pass on what could not be before."""
-        try:
-            self.pending = self.pending[self.target.send(self.pending) :]
-        except BlockingIOError:
-            return
-        except OSError:
-            self.relay.reset()
-            return
-        if not self.pending:
-            self.relay.update()
 
 
 class Relay:
     """A connection through the tap.
 
     Args:
-        selector: Tells when sockets are ready; the data of each is a function of the events.
         accepted: The side that connected to us.
-        dialled: The side that it meant.
+        family: Address family of the side that it meant.
+        address: That side's address.
         link: Told of the messages.
-        closed: Called when the connection is over.
     """
 
     def __init__(
-        self,
-        selector: selectors.BaseSelector,
-        accepted: socket.socket,
-        dialled: socket.socket,
-        link: Link,
-        closed: Callable[[], None],
+        self, accepted: socket.socket, family: int, address: tuple[Any, ...], link: Link
     ) -> None:
-        self._selector = selector
-        self._sockets = (accepted, dialled)
-        self._link = link
-        self._closed = closed
-        self._is_open = True
-        self._flows = (
-            Flow(self, accepted, dialled, Decoder(link, 0, HELLO_BYTES)),
-            Flow(self, dialled, accepted, Decoder(link, 1)),
-        )
-        self._watched = [0, 0]
-        self._buffer = memoryview(bytearray(BUFFER_BYTES))
-        for connection in self._sockets:
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.update()
-
-    def handle(self, side: int, events: int) -> None:
-        """Serve one of the sockets."""
-        if events & selectors.EVENT_WRITE and self._is_open:
-            self._flows[1 - side].write()
-        if events & selectors.EVENT_READ and self._is_open:
-            self._flows[side].read(self._buffer)
-
-    def update(self) -> None:
-        """Watch each socket for what its two directions wait for."""
-        for side, connection in enumerate(self._sockets):
-            incoming, outgoing = self._flows[side], self._flows[1 - side]
-            wanted = 0
-            if not incoming.pending and not incoming.is_done:
-                wanted |= selectors.EVENT_READ
-            if outgoing.pending:
-                wanted |= selectors.EVENT_WRITE
-            if wanted == self._watched[side]:
-                continue
-            if not self._watched[side]:
-                self._selector.register(connection, wanted, _handler(self, side))
-            elif not wanted:
-                self._selector.unregister(connection)
-            else:
-                self._selector.modify(connection, wanted, _handler(self, side))
-            self._watched[side] = wanted
-
-    def finish(self, flow: Flow) -> None:
-        """Pass on that one side has nothing more to say."""
-        with contextlib.suppress(OSError):
-            flow.target.shutdown(socket.SHUT_WR)
-        if all(other.is_done for other in self._flows):
-            self._close()
-        else:
-            self.update()
-
-    def reset(self) -> None:
-        """Pass on that one side broke the connection."""
-        for connection in self._sockets:
-            with contextlib.suppress(OSError):
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self._close()
-
-    def _close(self) -> None:
-        self._is_open = False
-        for side, connection in enumerate(self._sockets):
-            if self._watched[side]:
-                self._selector.unregister(connection)
-            connection.close()
-        self._link.close()
-        self._closed()
-
-
-def _handler(relay: Relay, side: int) -> Callable[[int], None]:
-    return lambda events: relay.handle(side, events)
-
-
-class Dial:
-    """A connection that is being made to where the accepted side meant to connect.
-
-    It is tried again for a while, as gloo itself does.
-    """
-
-    def __init__(
-        self,
-        selector: selectors.BaseSelector,
-        accepted: socket.socket,
-        family: int,
-        address: tuple[Any, ...],
-        made: Callable[[socket.socket, socket.socket], None],
-        failed: Callable[[], None],
-    ) -> None:
-        self._selector = selector
         self._accepted = accepted
         self._family = family
         self._address = address
-        self._made = made
-        self._failed = failed
-        self._deadline = time.monotonic() + DIAL_FOR_S
-        self.retry_at: float | None = None
-        self._dialled: socket.socket | None = None
-        self.start()
+        self.link = link
 
-    def start(self) -> None:
-        """Begin to connect."""
-        self.retry_at = None
-        dialled = socket.socket(self._family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        dialled.setblocking(False)
-        self._dialled = dialled
-        dialled.connect_ex(self._address)
-        self._selector.register(dialled, selectors.EVENT_WRITE, self._handle)
+    def run(self) -> None:
+        """Connect to the other side, and pass bytes on until both sides are done."""
+        with self._accepted as accepted:
+            dialled = self._dial()
+            if dialled is None:
+                return
+            with dialled:
+                for connection in (accepted, dialled):
+                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                forth = Flow(accepted, dialled, self.link, 0)
+                back = Flow(dialled, accepted, self.link, 1)
+                thread = threading.Thread(target=back.run, daemon=True)
+                thread.start()
+                forth.run()
+                thread.join()
+        self.link.close()
 
-    def _handle(self, events: int) -> None:
-        dialled = self._dialled
-        assert dialled is not None
-        self._selector.unregister(dialled)
-        if dialled.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-            self._made(self._accepted, dialled)
-            return
-        dialled.close()
-        if time.monotonic() < self._deadline:
-            self.retry_at = time.monotonic() + DIAL_AGAIN_S
-        else:
-            self._accepted.close()
-            self._failed()
+    def _dial(self) -> socket.socket | None:
+        """Return a connection to the other side, tried again for a while, as gloo itself does."""
+        deadline = time.monotonic() + DIAL_FOR_S
+        while True:
+            dialled = socket.socket(self._family, socket.SOCK_STREAM)
+            try:
+                dialled.connect(self._address)
+                return dialled
+            except OSError:
+                dialled.close()
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(DIAL_AGAIN_S)
+
+
+class Flow:
+    """One direction of a connection.
+
+    Args:
+        source: Where bytes come from.
+        target: Where they go to.
+        link: Told of the messages.
+        side: The side of the link that sends, 0 where that is the one that connected.
+    """
+
+    def __init__(self, source: socket.socket, target: socket.socket, link: Link, side: int) -> None:
+        self._source = source
+        self._target = target
+        self._link = link
+        self._side = side
+        self._decoder = Decoder(link, side, 0 if side else HELLO_BYTES)
+        size = BUFFER_BYTES if link.keep.looks_at_all else SPLICE_BYTES
+        self._buffer = memoryview(bytearray(size))
+        self._pipe: Pipe | None = None
+
+    def run(self) -> None:
+        """Pass bytes on until there are no more."""
+        try:
+            while self._splice() if self._is_unseen() else self._copy():
+                pass
+            self._target.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._break()
+        if self._pipe is not None:
+            self._pipe.close()
+
+    def _is_unseen(self) -> bool:
+        """Return whether what comes next is a long part of a payload that nobody looks at."""
+        return (
+            self._decoder.payload_left >= SPLICE_BYTES
+            and not self._link.wants_payload(self._side)
+            and hasattr(os, "splice")
+        )
+
+    def _copy(self) -> bool:
+        """Pass on what comes next, and return whether there was anything."""
+        size = self._source.recv_into(self._buffer)
+        now_ns = time.monotonic_ns()
+        data = self._buffer[:size]
+        self._target.sendall(data)
+        self._decoder.feed(data, now_ns)
+        return size > 0
+
+    def _splice(self) -> bool:
+        """Let the kernel pass on what comes next, and return whether there was anything."""
+        if self._pipe is None:
+            self._pipe = Pipe()
+        size = self._pipe.fill(self._source, self._decoder.payload_left)
+        now_ns = time.monotonic_ns()
+        if not size:
+            return False
+        self._pipe.drain(self._target, size)
+        self._decoder.skip(size, now_ns)
+        return True
+
+    def _break(self) -> None:
+        """Pass on that a side broke the connection; the other direction's thread ends, too."""
+        for connection in (self._source, self._target):
+            with contextlib.suppress(OSError):
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+class Pipe:
+    """A buffer of the kernel's that takes bytes from a socket and gives them to another."""
+
+    def __init__(self) -> None:
+        self._exit, self._entry = os.pipe()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(self._entry, _F_SETPIPE_SZ, PIPE_BYTES)
+
+    def fill(self, source: socket.socket, size: int) -> int:
+        """Take up to so many bytes, and return how many; 0 at the end of the stream."""
+        return os.splice(source.fileno(), self._entry, min(size, PIPE_BYTES))
+
+    def drain(self, target: socket.socket, size: int) -> None:
+        """Give so many bytes."""
+        while size:
+            size -= os.splice(self._exit, target.fileno(), size)
+
+    def close(self) -> None:
+        """Give the kernel back its buffer."""
+        os.close(self._exit)
+        os.close(self._entry)
