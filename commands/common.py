@@ -32,7 +32,7 @@ def options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
+OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 algorithm = click.option(
     "-a",
     "--algorithm",

@@ -44,6 +44,7 @@ def execute(
     *,
     output: Tensor | None = None,
     splits: Splits | None = None,
+    factor: float | None = None,
 ) -> Tensor | None:
     """Carry out a schedule with the other ranks of a group and return this rank's output.
 
@@ -55,12 +56,14 @@ def execute(
         tensor: This rank's input, of any shape, contiguous or not. all_reduce, broadcast and reduce
             work in place. A rank that the collective takes no input from (broadcast and scatter,
             except at the root) gives the tensor to fill.
-        op: SUM, AVG, PRODUCT, MIN or MAX, where the collective reduces. AVG is a sum, divided once
-            at the end; for integers the quotient is rounded towards zero.
+        op: SUM, AVG, PRODUCT, MIN or MAX, BAND, BOR or BXOR (integers and bool), or PREMUL_SUM
+            (floating point), where the collective reduces. AVG is a sum, divided once at the end;
+            for integers the quotient is rounded towards zero.
         group: A process group; None for the default one.
         output: Where to write the output. By default a new tensor, or `tensor` itself for the
             collectives that work in place.
         splits: Elements of each rank's block where blocks differ, see `bind`.
+        factor: What PREMUL_SUM multiplies each input by.
 
     Returns:
         The output: for all_reduce, broadcast and reduce `tensor`; for all_gather and gather the
@@ -89,6 +92,7 @@ def execute(
         str(tensor.dtype).removeprefix("torch."),
         hashable(splits),
         is_batched=tensor.device.type != "cpu",
+        factor=factor,
     )
     target = _target(plan, tensor, output)
     with torch.no_grad():
@@ -165,7 +169,7 @@ class _Call:
     def run(self) -> None:
         """Do the actions, then write the output back where it was not computed in place."""
         given = self.tensor.detach().contiguous().view(-1)
-        result = self._lay_out(given)
+        result = self._lay_out(self._scaled(given))
         for actions in self.plan.groups:
             if actions[0].do in ISSUES:
                 self._issue(actions)
@@ -181,6 +185,13 @@ class _Call:
             result.div_(size, rounding_mode=None if is_exact else "trunc")
         if result.data_ptr() != self.output.data_ptr():
             self.output.copy_(result.view(self.output.shape))
+
+    def _scaled(self, given: Tensor) -> Tensor:
+        """Return the input as it is summed: multiplied by the factor, where there is one."""
+        factor, kind = self.plan.factor, self.plan.bound.schedule.kind
+        if factor is None or not kind.reduces or not self.plan.program.has_input:
+            return given
+        return given.mul_(factor) if self.output is self.tensor else given * factor
 
     def _lay_out(self, given: Tensor) -> Tensor:
         """Put the input where the schedule wants it, make room for the rest, return the output.
@@ -329,6 +340,9 @@ def _combine(op: str) -> Combine:
 
     if op == "PRODUCT":
         return lambda slot, data: slot.mul_(data)
+    bitwise = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+    if op in bitwise:
+        return lambda slot, data: bitwise[op](slot, data, out=slot)
     if op in ("MIN", "MAX"):
         pick = torch.minimum if op == "MIN" else torch.maximum
         return lambda slot, data: pick(slot, data, out=slot)

@@ -12,7 +12,7 @@ from ..errors import ScheduleError
 from .bind import BoundSchedule, Splits, bind
 from .program import Action, Program, batches, compile_program
 from .schedule import Schedule
-from .values import OPS
+from .values import check_op
 from .verify import check
 
 # Size of a chunk's parts that is aimed at. On loopback 1 MiB, which native gloo takes, costs more
@@ -30,6 +30,7 @@ class Plan(NamedTuple):
         program: What the rank does.
         groups: The program's actions, those that are issued together as one.
         is_batched: Whether they must be issued together.
+        factor: What PREMUL_SUM multiplies each input by; None for other operations.
     """
 
     bound: BoundSchedule
@@ -38,6 +39,7 @@ class Plan(NamedTuple):
     program: Program
     groups: list[tuple[Action, ...]]
     is_batched: bool
+    factor: float | None
 
 
 @lru_cache(maxsize=256)
@@ -51,6 +53,7 @@ def plan_call(
     splits: Splits | None,
     *,
     is_batched: bool,
+    factor: float | None = None,
 ) -> Plan:
     """Check a call and return its plan.
 
@@ -63,8 +66,9 @@ def plan_call(
         dtype: Its dtype.
         splits: See `bind`.
         is_batched: Whether what starts at one time must be issued together.
+        factor: What PREMUL_SUM multiplies by.
     """
-    check_call(schedule, group_size, op)
+    check_call(schedule, group_size, op, dtype, factor)
     bound = bind(schedule, _count(schedule, place, elements, splits), dtype, splits)
     program = compile_program(
         bound, place, segment_bytes=SEGMENT_BYTES, max_lanes=1 if is_batched else None
@@ -76,15 +80,21 @@ def plan_call(
             f"the splits ask for {expected}",
             place=place,
         )
-    return Plan(bound, place, op, program, batches(program), is_batched)
+    return Plan(bound, place, op, program, batches(program), is_batched, factor)
 
 
-def check_call(schedule: Schedule, group_size: int, op: str) -> None:
+def check_call(
+    schedule: Schedule,
+    group_size: int,
+    op: str,
+    dtype: str = "float32",
+    factor: float | None = None,
+) -> None:
     """Raise where a schedule cannot be carried out by a group.
 
     Raises:
         ScheduleError: The schedule breaks a rule, has helpers, or is for another number of ranks;
-            or the operation is unknown.
+            or the operation is unknown, or has no meaning for the dtype.
     """
     if schedule.helpers:
         raise ScheduleError(
@@ -96,8 +106,7 @@ def check_call(schedule: Schedule, group_size: int, op: str) -> None:
             f"{schedule.algorithm} is a schedule for {schedule.group_size} ranks, "
             f"the group has {group_size}"
         )
-    if op not in OPS:
-        raise ScheduleError(f"unknown operation {op!r}; known: {', '.join(OPS)}")
+    check_op(op, dtype, factor)
     _verified(schedule)
 
 

@@ -59,7 +59,7 @@ def run_collective(
 def _checked(spec: Spec) -> BoundSchedule:
     """Return the schedule and its sizes, after all checks that need no ranks."""
     schedule = spec.schedule()
-    check_call(schedule, spec.ranks, spec.op)
+    check_call(schedule, spec.ranks, spec.op, spec.dtype)
     return bind(schedule, spec.count(), spec.dtype)
 
 

@@ -25,7 +25,10 @@ from .schedule import Schedule
 
 Array = npt.NDArray[Any]
 
-OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
+BITWISE = ("BAND", "BOR", "BXOR")
+OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", *BITWISE)
+# A sum of inputs that are multiplied by a factor first, which the caller gives.
+PREMUL_SUM = "PREMUL_SUM"
 # Up to so many chunks, the default inputs have a power of ten for each.
 _POWERS_OF_TEN = 4
 _TINY_ELEMENTS = 16
@@ -52,14 +55,18 @@ class Values:
     outputs: list[Array | None]
 
 
-def compute(bound: BoundSchedule, inputs: Sequence[Any], op: str = "SUM") -> Values:
+def compute(
+    bound: BoundSchedule, inputs: Sequence[Any], op: str = "SUM", factor: float | None = None
+) -> Values:
     """Return the numbers that a schedule moves.
 
     Args:
         bound: The schedule and its sizes.
         inputs: Input of each rank, in its flat order; None where it has none.
-        op: SUM, AVG, PRODUCT, MIN or MAX. AVG is a sum, divided once at the end; for integers the
-            quotient is rounded towards zero.
+        op: SUM, AVG, PRODUCT, MIN or MAX; BAND, BOR or BXOR of integers and bool; or PREMUL_SUM.
+            AVG is a sum, divided once at the end; for integers the quotient is rounded towards
+            zero.
+        factor: What PREMUL_SUM multiplies each input by.
 
     Raises:
         ScheduleError: The inputs or the operation do not fit, or a row combines two sizes.
@@ -70,12 +77,14 @@ def compute(bound: BoundSchedule, inputs: Sequence[Any], op: str = "SUM") -> Val
         >>> compute(bound, [[1, 2], [30, 40]]).outputs[0].tolist()
         [31, 42]
     """
-    if op not in OPS:
-        raise ScheduleError(f"unknown operation {op!r}; known: {', '.join(OPS)}")
+    check_op(op, bound.dtype, factor)
     arithmetic = _Arithmetic.of(bound.dtype, op)
     given = _checked_inputs(bound, inputs, arithmetic)
-    cells = _initial(bound, given)
     with np.errstate(all="ignore"):
+        scaled = given
+        if factor is not None and bound.schedule.kind.reduces:
+            scaled = [None if each is None else arithmetic.scale(each, factor) for each in given]
+        cells = _initial(bound, scaled)
         payload, before, after = _walk(bound, cells, arithmetic)
         outputs = [_output(bound, place, cells) for place in range(bound.schedule.group_size)]
         if op == "AVG" and bound.schedule.kind.reduces:
@@ -91,6 +100,35 @@ def compute(bound: BoundSchedule, inputs: Sequence[Any], op: str = "SUM") -> Val
         inputs=given,
         outputs=outputs,
     )
+
+
+def check_op(op: str, dtype: str, factor: float | None = None) -> None:
+    """Refuse an operation that is unknown or has no meaning for a dtype.
+
+    Args:
+        op: The operation.
+        dtype: Torch's name.
+        factor: What PREMUL_SUM multiplies by; None for all other operations.
+
+    Raises:
+        ScheduleError: It does not fit; the message says what would.
+    """
+    if op not in (*OPS, PREMUL_SUM):
+        raise ScheduleError(f"unknown operation {op!r}; known: {', '.join(OPS)}, {PREMUL_SUM}")
+    is_float = "float" in dtype
+    is_complex = dtype.startswith("complex")
+    if op in BITWISE and (is_float or is_complex):
+        raise ScheduleError(f"{op} has no meaning for {dtype}: expected integers or bool")
+    if op in ("MIN", "MAX") and is_complex:
+        raise ScheduleError(f"{op} has no meaning for {dtype}")
+    if (op == PREMUL_SUM) != (factor is not None):
+        raise ScheduleError(
+            f"{op} takes no factor: only {PREMUL_SUM} does"
+            if factor is not None
+            else f"{PREMUL_SUM} needs a factor to multiply the inputs by"
+        )
+    if op == PREMUL_SUM and not (is_float or is_complex):
+        raise ScheduleError(f"{op} has no meaning for {dtype}: expected floating point")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +150,14 @@ class _Arithmetic:
         if dtype.startswith("float8"):
             raise ScheduleError(f"no numbers can be computed in {dtype}: simulate without inputs")
         holds = np.dtype("float32" if dtype == "bfloat16" else dtype)
-        if holds.kind == "c" and op in ("MIN", "MAX"):
-            raise ScheduleError(f"{op} has no meaning for {dtype}")
-        combine: dict[str, Any] = {"PRODUCT": np.multiply, "MIN": np.minimum, "MAX": np.maximum}
+        combine: dict[str, Any] = {
+            "PRODUCT": np.multiply,
+            "MIN": np.minimum,
+            "MAX": np.maximum,
+            "BAND": np.bitwise_and,
+            "BOR": np.bitwise_or,
+            "BXOR": np.bitwise_xor,
+        }
         return _Arithmetic(dtype, holds, combine.get(op, np.add))
 
     def round(self, values: Array) -> Array:
@@ -125,6 +168,9 @@ class _Arithmetic:
 
     def reduce(self, slot: Array, arrived: Array) -> Array:
         return self.round(self.combine(slot, arrived))
+
+    def scale(self, values: Array, factor: float) -> Array:
+        return self.round(values * self.holds.type(factor))
 
     def divide(self, values: Array, divisor: int) -> Array:
         if self.holds.kind in "fc":

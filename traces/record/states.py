@@ -115,7 +115,7 @@ class States:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             size = self._kept_whole(tensor)
-            memory = _SMALL[size].from_address(key[0]) if 0 < size <= INLINE_BYTES else None
+            memory = _SMALL[size].from_address(key[0]) if key and 0 < size <= INLINE_BYTES else None
             found = _Known(next(self._numbers), size, _reach(tensor), memory)
             record = {
                 "r": "tensor",

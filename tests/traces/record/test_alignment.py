@@ -110,7 +110,7 @@ def test_measured_clocks(tmp_path: Path) -> None:
     bounds = {"low": -AHEAD_NS - 3_000, "high": -AHEAD_NS + 1_000}
     write(tmp_path / "run", 1, events, extra=({**measured, "t": host(1, 0), **bounds},))
     trace = chunkscope.read(tmp_path / "run")
-    check(trace, 2_000)
+    check(trace, 2_000)  # and less than an ns for the drift within a microsecond
     issue, end = moments(trace, 1)
     assert abs(issue - 500) <= 2_001
     assert end - issue == 400

@@ -80,3 +80,11 @@ def test_one_exchange_is_enough() -> None:
     assert found is not None
     assert found.offset_ns(np.array([100])).tolist() == [-50]
     assert found.error_ns == pytest.approx(10, abs=1)
+
+
+def test_what_was_measured_once_is_less_sure_later() -> None:
+    at = np.array([100])
+    found = fit(Bounds(at, np.array([-60]), at, np.array([-40])), span=(0, SECOND_NS))
+    assert found is not None
+    assert found.offset_ns(np.array([SECOND_NS])).tolist() == [-50]
+    assert found.error_ns == pytest.approx(10 + 200_000, abs=2)  # 200 ppm of a second

@@ -132,7 +132,7 @@ def test_waiting_for_the_future_is_waiting_for_the_work(
     # A future lets who waits go before its callbacks run: here they never do.
     tensor = torch.ones(2)
     with chunkscope.record(tmp_path / "run"):
-        monkeypatch.setattr(works.Works, "watch", lambda self, event: True)
+        monkeypatch.setattr(works.Works, "watch", lambda self, event, work: True)
         work = dist.all_reduce(tensor, async_op=True)
         assert work is not None
         work.get_future().wait()

@@ -23,6 +23,7 @@ TORCHRUN = ["torchrun", "--nnodes=2"]
         ([*TORCHRUN, "--rdzv-id", "7", "--rdzv-endpoint=a:1", "x.py"], {}, "torchrun-7"),
         ([*TORCHRUN, "--rdzv_id=7"], {}, "torchrun-7"),
         ([*TORCHRUN, "--rdzv-endpoint=a:1", "x.py"], {}, "a:1"),
+        ([*TORCHRUN, "--rdzv-endpoint=localhost:0", "x.py"], {}, None),
         ([*TORCHRUN, "--master_addr=a", "--master-port", "2", "x.py"], {}, "a:2"),
         (TORCHRUN, {"PET_RDZV_ID": "none", "PET_RDZV_ENDPOINT": "a:3"}, "a:3"),
         (["x"], {"SLURM_JOB_ID": "5", "SLURM_PROCID": "0", "SLURM_STEP_ID": "2"}, "slurm-5.2.0"),

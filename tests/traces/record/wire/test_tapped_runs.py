@@ -1,0 +1,225 @@
+"""Real programs through the tap: they behave as without it, and every message is there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import chunkscope
+from chunkscope.traces.trace import Trace
+
+pytestmark = pytest.mark.ranks
+LIMIT_S = 100
+
+RUN = """
+import sys
+from pathlib import Path
+from chunkscope.traces.record.launch import run_recorded
+from chunkscope.traces.record.options import Options
+if __name__ == "__main__":
+    folder, wire, *argv = sys.argv[1:]
+    sys.exit(run_recorded(argv, Path(folder), options=Options(wire=wire)))
+"""
+
+PROGRAM = """
+import os, signal, sys, time
+import torch, torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(rank, n):
+{body}
+
+def start(rank, n, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{{folder}}/store", rank=rank, world_size=n)
+    work(rank, n)
+
+if __name__ == "__main__":
+    n = int(sys.argv[1])
+    ranks = mp.spawn(start, (n, sys.argv[2]), n, join=False)
+    while not ranks.join():
+        pass
+"""
+
+
+def command(folder: Path, body: str, n: int, wire: str = "digest") -> list[str]:
+    path = folder / "program.py"
+    path.write_text(PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), "    ")))
+    words = [sys.executable, "-c", RUN, str(folder / "run"), wire, str(path), str(n), str(folder)]
+    return words
+
+
+def launch(folder: Path, body: str, n: int, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program of n ranks under the launcher, with a tap."""
+    words = command(folder, body, n, more.pop("wire", "digest"))
+    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, **more)
+
+
+def wire_rows(trace: Trace, **cells: Any) -> list[dict[str, Any]]:
+    """Return the cells of the rows that the tap wrote."""
+    rows = trace.where(provenance="wire", **cells)
+    table = trace.events.take(rows)
+    columns = {name: column.to_list() for name, column in table.columns.items()}
+    return [{name: cell[k] for name, cell in columns.items()} for k in range(len(rows))]
+
+
+def payloads(trace: Trace, **cells: Any) -> list[list[float]]:
+    found = []
+    for row in trace.where(provenance="wire", **cells):
+        [state] = trace.states_of(int(row))
+        data = trace.states["data"].to_list()[int(state)]
+        found.append(np.frombuffer(data, np.float32).tolist())
+    return found
+
+
+def test_three_ranks(tmp_path: Path) -> None:
+    """Results, exit code and messages of many collectives, groups and sizes."""
+    done = launch(
+        tmp_path,
+        """
+        tensor = torch.full((3,), float(10 ** rank))
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [111.0] * 3
+        big = torch.full((300_000,), float(rank))
+        dist.all_reduce(big)
+        assert big.unique().tolist() == [3.0]
+        dist.broadcast(big, 2)
+        pairs = dist.new_group([0, 2])
+        again = dist.new_group([0, 2])
+        if rank != 1:
+            tensor = torch.full((2,), float(rank + 5))
+            dist.all_reduce(tensor, group=again)
+            assert tensor.tolist() == [12.0, 12.0]
+        if rank == 1:
+            dist.send(torch.tensor([1.5, 2.5]), 0, tag=77)
+        if rank == 0:
+            dist.recv(torch.zeros(2), 1, tag=77)
+        dist.barrier()
+        dist.destroy_process_group()
+        os._exit(3) if rank == 0 else None
+        """,
+        3,
+    )
+    assert done.returncode == 1, done.stderr  # as mp.spawn has it
+    assert "exit code 3" in done.stderr
+    trace = chunkscope.read(tmp_path / "run")
+    rows = wire_rows(trace)
+    assert {row["status"] for row in rows} == {"ok"}
+    assert sum(row["kind"] == "send" for row in rows) * 2 == len(rows)
+    for row in rows:
+        ranks = trace.meta.groups[row["group"]].ranks
+        assert ranks[row["group_rank"]] == row["rank"]
+        assert ranks[row["peer_group_rank"]] == row["peer"]
+        assert row["t_issue_ns"] <= row["t_start_ns"] <= row["t_end_ns"]
+    kinds = {row["tag"] >> 56 for row in rows}
+    assert kinds >= {0, 4, 6, 7}  # p2p, all_reduce, broadcast, barrier
+    assert payloads(trace, kind="recv", rank=0, tag=77) == [[1.5, 2.5]]
+    # Of the two groups of the same ranks the second one alone was used.
+    [index] = [k for k, g in enumerate(trace.meta.groups) if g.ranks == (0, 2) and g.ordinal == 1]
+    assert {row["group"] for row in rows} == {0, index}
+    called = trace.where(provenance="called", kind="collective", group=index)
+    assert len(called) == 2
+    # The first all_reduce goes down the ring: own values first, then sums of two.
+    first = [[[10.0]], [[100.0]], [[1.0]]]
+    tag = min(row["tag"] for row in rows if row["tag"] >> 56 == 4)
+    for rank in range(3):
+        sent = [value for value in payloads(trace, kind="send", rank=rank, tag=tag) if value]
+        assert sent[0] == [float(10**rank)], first
+
+
+def test_killed_rank(tmp_path: Path) -> None:
+    """A peer's death shows as without the tap, and what it sent before is there."""
+    done = launch(
+        tmp_path,
+        """
+        dist.all_reduce(torch.ones(4))
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            dist.all_reduce(torch.ones(4))
+        except RuntimeError as error:
+            print("peer saw", "onnection" in str(error), flush=True)
+            time.sleep(1)
+        """,
+        2,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "SIGKILL" in done.stderr
+    trace = chunkscope.read(tmp_path / "run")
+    tags = [row["tag"] >> 24 & 0xFFFFFFFF for row in wire_rows(trace, kind="send", status="ok")]
+    assert tags.count(min(tags)) == 4
+
+
+def test_nobody_receives(tmp_path: Path) -> None:
+    """A send that the program leaves alone is a send that began, without a recv."""
+    done = launch(
+        tmp_path,
+        """
+        if rank == 0:
+            dist.isend(torch.ones(4), 1, tag=9)
+        if rank == 1:
+            dist.irecv(torch.ones(2), 0, tag=8)
+        time.sleep(1)
+        os._exit(0)
+        """,
+        2,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = wire_rows(chunkscope.read(tmp_path / "run"))
+    found = [(row["kind"], row["rank"], row["tag"], row["status"]) for row in rows]
+    assert sorted(found) == [("recv", 1, 8, "begun"), ("send", 0, 9, "begun")]
+
+
+def test_tap_killed(tmp_path: Path) -> None:
+    """The ranks lose their connection, and the launcher says that it was the tap."""
+    done = launch(
+        tmp_path,
+        """
+        dist.all_reduce(torch.ones(4))
+        time.sleep(1)  # longer than the tap waits before it writes
+        if rank == 0:
+            import glob
+            [path] = glob.glob(sys.argv[2] + "/run/wire-*.jsonl")
+            os.kill(int(path.split("-")[-1].split(".")[0]), signal.SIGKILL)
+        dist.all_reduce(torch.ones(4))
+        """,
+        2,
+    )
+    assert done.returncode == 1
+    assert "the wire tap ended before the program" in done.stderr
+    assert wire_rows(chunkscope.read(tmp_path / "run"), status="ok")
+
+
+def test_ctrl_c(tmp_path: Path) -> None:
+    """Ctrl-C ends the program; the tap, in a session of its own, keeps what it saw."""
+    body = """
+        dist.all_reduce(torch.ones(4))
+        open(f"{sys.argv[2]}/ready-{rank}", "w").close()
+        time.sleep(60)
+    """
+    process = subprocess.Popen(
+        command(tmp_path, body, 2), stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not all((tmp_path / f"ready-{rank}").exists() for rank in range(2)):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    trace = chunkscope.read(tmp_path / "run")
+    assert len(wire_rows(trace, kind="send", status="ok")) >= 4
+    [tap] = [file for file in trace.meta.processes if file.file and file.file.startswith("wire-")]
+    assert tap.closed
