@@ -183,10 +183,11 @@ def _parents(matched: Matched) -> Ints:
 
 def _fill_own(cells: _Cells, trace: Trace, messages: Messages, dtype_of: Array) -> None:
     """Fill what is known of the program's own messages."""
-    own = np.flatnonzero((slot_kind(messages.slot) == 0) & (messages.call == NONE))
+    outside = messages.call == NONE
+    cells.put("message", messages.row[outside], messages.ordinal[outside])
+    own = np.flatnonzero((slot_kind(messages.slot) == 0) & outside)
     if not len(own):
         return
-    cells.put("message", messages.row[own], messages.ordinal[own])
     called = called_messages(trace)
     names = ("attempt", "group", "slot", "src", "dst", "ordinal", "is_recv")
     keys = zip(*(getattr(messages, name)[own].tolist() for name in names), strict=True)

@@ -116,6 +116,11 @@ class WirePlan:
         return tuple(found)
 
     @cached_property
+    def lane_bytes(self) -> list[int]:
+        """Bytes of all messages of each tag."""
+        return [int(lane.size.sum()) for lane in self.lanes]
+
+    @cached_property
     def offset_bytes(self) -> tuple[Ints, Ints]:
         """Where each row lies in the tensor of its source and of its destination; -1: in none."""
         schedule = self.bound.schedule
@@ -178,13 +183,21 @@ def _element(asked: Asked, *, reduces: bool) -> tuple[str, int]:
             raise ScheduleError(f"no plan for elements of type {dtype}")
         return dtype, DTYPES[dtype]
     itemsize = DTYPES.get(dtype, 1)
-    known = dtype in DTYPES and not dtype.startswith("float8")
+    known = dtype in DTYPES and (dtype == "bfloat16" or _has_numpy(dtype))
     halved = asked.collective == "all_gather" and asked.size_bytes // asked.group_size % (
         2 * itemsize
     )
     if asked.splits is not None and dtype not in DTYPES:
         raise ScheduleError(f"no plan for uneven blocks of type {dtype}")
     return (dtype, itemsize) if known and not halved else ("uint8", 1)
+
+
+def _has_numpy(dtype: str) -> bool:
+    try:
+        np.dtype(dtype)
+    except TypeError:
+        return False
+    return True
 
 
 def _monitored(asked: Asked) -> WirePlan:

@@ -60,7 +60,7 @@ def _count(calls: Sequence[CalledCall], seen: dict[int, Seen]) -> tuple[list[Joi
             sound, plan = False, plans[0]
         joined.append(Joined(call, tag, plan))
         tag += n_tags(call, plan)
-    return joined, sound and all(known < tag for known in seen)
+    return joined, sound
 
 
 def n_tags(call: CalledCall, plan: WirePlan | None) -> int:
@@ -80,7 +80,7 @@ def _fits(
             continue
         if found.kind != plan.kind:
             return False
-        if whole and found.size_bytes != int(plan.lanes[lane].size.sum()):
+        if whole and found.size_bytes != plan.lane_bytes[lane]:
             return False
         if None not in (call.issue_ns, found.end_ns) and found.end_ns < call.issue_ns:
             return False
@@ -95,21 +95,18 @@ def _align(calls: Sequence[CalledCall], seen: dict[int, Seen]) -> list[Joined]:
         for tag in sorted(seen)
         if begin is None or seen[tag].end_ns is None or (seen[tag].end_ns or 0) >= begin
     ]
+    numbers: dict[tuple[int, int], int] = {}
+    found = [_token(numbers, seen[tag].kind, seen[tag].size_bytes) for tag in tags]
+    known = set(numbers)
     lanes = [
         (number, plan, lane)
         for number, call in enumerate(calls)
-        for plan in plans_of(call.asked)[:1]
+        for plan in _likely(plans_of(call.asked), known)
         if plan.kind
         for lane in range(plan.n_tags)
         if len(plan.lanes[lane].row)
     ]
-    numbers: dict[tuple[int, int], int] = {}
-
-    def token(kind: int, size_bytes: int) -> int:
-        return numbers.setdefault((kind, size_bytes), len(numbers))
-
-    wanted = [token(plan.kind, int(plan.lanes[lane].size.sum())) for _, plan, lane in lanes]
-    found = [token(seen[tag].kind, seen[tag].size_bytes) for tag in tags]
+    wanted = [_token(numbers, plan.kind, plan.lane_bytes[lane]) for _, plan, lane in lanes]
     joined: dict[int, Joined] = {}
     for i, j in align(wanted, found):
         if i is None or j is None:
@@ -118,3 +115,15 @@ def _align(calls: Sequence[CalledCall], seen: dict[int, Seen]) -> list[Joined]:
         if seen[tags[j]].kind == plan.kind:
             joined.setdefault(number, Joined(calls[number], tags[j] - lane, plan))
     return list(joined.values())
+
+
+def _token(numbers: dict[tuple[int, int], int], kind: int, size_bytes: int) -> int:
+    return numbers.setdefault((kind, size_bytes), len(numbers))
+
+
+def _likely(plans: Sequence[WirePlan], known: set[tuple[int, int]]) -> list[WirePlan]:
+    """Return the plan of a call all of whose tags can be among those seen, else the first."""
+    for plan in plans:
+        if all((plan.kind, size) in known for size in plan.lane_bytes):
+            return [plan]
+    return list(plans[:1])

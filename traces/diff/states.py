@@ -164,6 +164,7 @@ def different_values(
         differ[at] = _beyond(a, pairs.a[at], b, pairs.b[at], tolerance)
     rest = np.flatnonzero(comparable & ~kept)
     known, unlike = _by_digest(a, pairs.a[rest], b, pairs.b[rest])
+    known |= _empty(a, pairs.a[rest])
     if values is Values.CLOSE:
         for k in np.flatnonzero(unlike):
             ours, theirs = int(pairs.a[rest[k]]), int(pairs.b[rest[k]])
@@ -187,6 +188,15 @@ def _comparable(a: Trace, b: Trace, pairs: StatePairs) -> Mask:
         for t, r in ((a, pairs.a), (b, pairs.b))
     ]
     return np.asarray(same & (sampled[0] == sampled[1]))
+
+
+def _empty(trace: Trace, rows: Rows) -> Mask:
+    """Return which states have no element, so that there is nothing to compare."""
+    lengths, zeros = trace.states["shape"].take(rows), np.zeros(len(rows), np.bool_)
+    some = np.flatnonzero(lengths.values > 0)
+    if len(some) and lengths.flat is not None and lengths.starts is not None:
+        zeros[some] = np.minimum.reduceat(lengths.flat, lengths.starts[some]) == 0
+    return zeros
 
 
 def _by_digest(a: Trace, rows_a: Rows, b: Trace, rows_b: Rows) -> tuple[Mask, Mask]:

@@ -84,3 +84,5 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
+    assert process.stderr is not None
+    process.stderr.close()
