@@ -26,7 +26,8 @@ from .schedule import Schedule
 Array = npt.NDArray[Any]
 
 BITWISE = ("BAND", "BOR", "BXOR")
-OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", *BITWISE)
+ARITHMETIC = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
+OPS = (*ARITHMETIC, *BITWISE)
 # A sum of inputs that are multiplied by a factor first, which the caller gives.
 PREMUL_SUM = "PREMUL_SUM"
 # Up to so many chunks, the default inputs have a power of ten for each.

@@ -14,7 +14,7 @@ from chunkscope.sim.algorithms import ALGORITHMS
 from chunkscope.sim.collectives import COLLECTIVES
 from chunkscope.sim.library import algorithms, build
 from chunkscope.sim.schedule import Schedule, Transfer
-from chunkscope.sim.values import OPS, compute, default_inputs, held_before
+from chunkscope.sim.values import ARITHMETIC, compute, default_inputs, held_before
 from chunkscope.traces.trace import decode, encode
 
 NAMES = [(entry.collective, entry.name) for entry in algorithms()]
@@ -46,7 +46,7 @@ def expected(collective: str, inputs: list[Any], op: str, root: int | None) -> l
 
 @pytest.mark.parametrize(("collective", "name"), NAMES)
 @settings(max_examples=25, deadline=None)
-@given(op=st.sampled_from(OPS), n=st.integers(1, 6), blocks=st.integers(0, 5), data=st.data())
+@given(op=st.sampled_from(ARITHMETIC), n=st.integers(1, 6), blocks=st.integers(0, 5), data=st.data())
 def test_outputs_are_what_the_collective_promises(
     collective: str, name: str, op: str, n: int, blocks: int, data: st.DataObject
 ) -> None:
@@ -107,7 +107,7 @@ def test_integers_wrap_around() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", ARITHMETIC)
 def test_each_reduce_rounds_as_torch_does(dtype: str, op: str) -> None:
     torch = pytest.importorskip("torch")
     combine: dict[str, Any] = {"PRODUCT": torch.mul, "MIN": torch.minimum, "MAX": torch.maximum}
