@@ -11,7 +11,7 @@ initial contents alone, and stands in for an end of a message that was not recor
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -47,9 +47,18 @@ class _Key(NamedTuple):
 
 @dataclass(slots=True)
 class _Call:
-    """Event rows of one collective call."""
+    """Event rows of one collective call.
+
+    Attributes:
+        schedule: Number of its schedule in the metadata.
+        is_placed: Whether all its messages were seen on the wire: they have their places from the
+            schedule, so that its contributors are theirs.
+        collectives: Rows of the calls.
+        parts: Rows of the ends of messages.
+    """
 
     schedule: int | None = None
+    is_placed: bool = True
     collectives: list[int] = field(default_factory=list)
     parts: dict[_Key, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
 
@@ -72,9 +81,13 @@ def derive_contributors(trace: Trace) -> Trace:
     for call in _calls(trace).values():
         if call.schedule is None:
             continue
+        text = trace.meta.schedules[call.schedule]
         try:
-            schedule, keys = _recorded(trace, call, _plan(trace.meta.schedules[call.schedule]))
-            whose = flow(schedule)
+            if call.is_placed:
+                keys, whose = _placed(text)
+            else:
+                schedule, keys = _recorded(trace, call, _plan(text))
+                whose = _Told(flow(schedule))
         except ScheduleError as error:
             notes.append(f"contributors not derived: {error}")
             continue
@@ -89,6 +102,38 @@ def derive_contributors(trace: Trace) -> Trace:
     column = Column.build(Type.INTS, cells, len(cells))
     meta = replace(trace.meta, notes=trace.meta.notes + new)
     return Trace(trace.events, trace.states.replace(contributors=column), meta)
+
+
+class _Told:
+    """Whose parts the rows of a schedule hold, each looked up once."""
+
+    def __init__(self, whose: Flow) -> None:
+        self._whose = whose
+        self._known: dict[tuple[str, int], list[int]] = {}
+
+    def row(self, which: Which, row: int) -> list[int]:
+        """Return the contributors of a row's payload or destination."""
+        return self._look(which, row, lambda: self._whose.contributors(which, row))
+
+    def input(self, place: int) -> list[int]:
+        """Return the contributors of a rank's input."""
+        return self._look("input", place, lambda: self._whose.input_contributors(place))
+
+    def output(self, place: int) -> list[int]:
+        """Return the contributors of a rank's output."""
+        return self._look("output", place, lambda: self._whose.output_contributors(place))
+
+    def _look(self, what: str, number: int, find: Callable[[], list[int]]) -> list[int]:
+        if (what, number) not in self._known:
+            self._known[what, number] = find()
+        return self._known[what, number]
+
+
+@lru_cache(maxsize=64)
+def _placed(text: str) -> tuple[list[_Key], _Told]:
+    """Return the key of each row of a plan, and whose parts they hold."""
+    plan = _plan(text)
+    return list(_planned(plan)), _Told(flow(plan))
 
 
 @lru_cache(maxsize=64)
@@ -118,6 +163,8 @@ def _calls(trace: Trace) -> dict[tuple[Any, ...], _Call]:
             continue
         call = calls[get["attempt"][row] or 0, get["group"][row], get["coll_seq"][row]]
         kind = get["kind"][row]
+        if kind != Kind.COLLECTIVE and provenance != Provenance.WIRE:
+            call.is_placed = False
         if kind == Kind.COLLECTIVE:
             call.collectives.append(row)
             if get["schedule"][row] is not None:
@@ -210,18 +257,18 @@ def _transfer(trace: Trace, key: _Key, ends: dict[str, int], planned: Transfer |
 
 
 def _told(
-    trace: Trace, call: _Call, whose: Flow, keys: list[_Key], states: dict[int, list[int]]
+    trace: Trace, call: _Call, whose: _Told, keys: list[_Key], states: dict[int, list[int]]
 ) -> Iterator[tuple[int, list[int]]]:
     """Yield states of a call and whose parts they hold."""
     when, role = trace.states["when"], trace.states["role"]
     for row, key in enumerate(keys):
-        for event in call.parts[key].values():
+        for event in call.parts.get(key, {}).values():
             for state in states[event]:
                 if role[state] == Role.PAYLOAD:
-                    yield state, whose.contributors("payload", row)
+                    yield state, whose.row("payload", row)
                 elif role[state] == Role.SLOT:
                     moment: Which = "before" if when[state] == When.BEFORE else "after"
-                    yield state, whose.contributors(moment, row)
+                    yield state, whose.row(moment, row)
     for event in call.collectives:
         place = trace.events["place"][event]
         if place is None:
@@ -230,9 +277,9 @@ def _told(
             if _is_one_of_many(trace, event, state):
                 continue  # a part of the input or output: whose, the plan does not say
             if role[state] == Role.INPUT and when[state] == When.BEFORE:
-                yield state, whose.input_contributors(place)
+                yield state, whose.input(place)
             elif role[state] == Role.OUTPUT and when[state] == When.AFTER:
-                yield state, whose.output_contributors(place)
+                yield state, whose.output(place)
 
 
 def _is_one_of_many(trace: Trace, event: int, state: int) -> bool:

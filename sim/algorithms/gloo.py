@@ -55,16 +55,16 @@ def _all_gather_phases(schedule: Schedule) -> list[Phase]:
 
 
 class _Segments(NamedTuple):
-    """How gloo cuts a vector: n segments of `length` elements, the last ones short or empty."""
+    """How gloo cuts `total` elements: n segments of `length`, the last ones short or empty."""
 
     n: int
     length: int
-    count: int
+    total: int
 
     @property
     def elements(self) -> Ints:
         """Elements of each segment, (n,)."""
-        return np.clip(self.count - self.length * np.arange(self.n), 0, self.length)
+        return np.clip(self.total - self.length * np.arange(self.n), 0, self.length)
 
 
 def _cut(group_size: int, size_bytes: int | None, itemsize: int) -> _Segments:
@@ -163,7 +163,7 @@ def all_reduce_gloo(
     cut = _cut(group_size, size_bytes, itemsize)
     if segments is not None:
         n = group_size * segments
-        cut = _Segments(n, -(-cut.count // n), cut.count)
+        cut = _Segments(n, -(-cut.total // n), cut.total)
     fixed = None if size_bytes is None else cut.elements
     turns = _ring(group_size, cut.n // group_size, gathers=True)
     if fixed is not None:
@@ -210,9 +210,9 @@ def reduce_scatter_gloo(
         12
     """
     cut = _cut(group_size, size_bytes, itemsize)
-    if cut.count % group_size:
+    if cut.total % group_size:
         raise ScheduleError(
-            f"{NAME}: {cut.count} elements cannot be divided equally among {group_size} ranks"
+            f"{NAME}: {cut.total} elements cannot be divided equally among {group_size} ranks"
         )
     chunks, first, n_slots = _chunks(cut, group_size)
     turns = _ring(group_size, cut.n // group_size, gathers=True)
@@ -240,12 +240,12 @@ def _chunks(cut: _Segments, n_blocks: int) -> tuple[Ints, Ints, Ints]:
         Elements of each chunk, (chunks,); first chunk of each segment and how many it has,
         (segments,), 0 where the segment is empty.
     """
-    block, segment = cut.count // n_blocks, np.arange(cut.n)
+    block, segment = cut.total // n_blocks, np.arange(cut.n)
     if block == 0:
         return np.zeros(n_blocks, np.int64), np.zeros_like(segment), np.zeros_like(segment)
     starts = np.unique(
         np.concatenate(
-            [np.arange(0, cut.count, cut.length), np.arange(0, cut.count, block)],
+            [np.arange(0, cut.total, cut.length), np.arange(0, cut.total, block)],
         )
     )
     of_block = starts // block
@@ -253,7 +253,7 @@ def _chunks(cut: _Segments, n_blocks: int) -> tuple[Ints, Ints, Ints]:
     a_block = int(order.max()) + 1
     chunk = of_block * a_block + order
     elements = np.zeros(n_blocks * a_block, np.int64)
-    elements[chunk] = np.diff(starts, append=cut.count)
+    elements[chunk] = np.diff(starts, append=cut.total)
     low, high = (np.searchsorted(starts // cut.length, segment + k) for k in (0, 1))
     some = low < high
     first, n_slots = np.zeros(cut.n, np.int64), np.zeros(cut.n, np.int64)

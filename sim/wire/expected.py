@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ScheduleError
-from ...traces.diff import TraceDiff, diff
+from ...traces.diff import diff
+from ...traces.diff.report import TraceDiff
 from ...traces.schema import (
     DTYPES,
     EVENTS,
@@ -41,6 +42,13 @@ Array = npt.NDArray[Any]
 Inputs = Callable[[Call], Sequence[Array | None] | None]
 
 FILE = "plan"
+# What is said of a message.
+_COLUMNS = (
+    *("file", "seq", "parent", "attempt", "place", "rank", "group", "group_rank", "coll_seq"),
+    *("kind", "provenance", "collective", "algorithm", "tag", "step", "channel", "peer"),
+    *("peer_group_rank", "message", "part", "reduces", "slot", "n_slots", "offset_bytes"),
+    *("size_bytes", "dtype", "status"),
+)
 
 
 def compare(trace: Trace, inputs: Inputs | None = None, **options: Any) -> TraceDiff:
@@ -192,8 +200,8 @@ class _Maker:
             "peer": ranks[peer],
             "peer_group_rank": peer,
         }
-        for spec in EVENTS:
-            self.cells[spec.name].append(cells.get(spec.name))
+        for name in _COLUMNS:
+            self.cells[name].append(cells.get(name))
         when = When.BEFORE if kind is Kind.SEND else When.AFTER
         self.states.append(payload.cells(self.n, when))
         self.n += 1
@@ -275,16 +283,16 @@ class _Maker:
         events: dict[str, list[Any]] = {}
         for spec in EVENTS:
             cells = kept[spec.name].to_list() if spec.name != "parent" else [None] * len(rows)
-            events[spec.name] = cells + self.cells[spec.name]
+            events[spec.name] = cells + self.cells.get(spec.name, [None] * self.n)
         states: dict[str, list[Any]] = {spec.name: [] for spec in STATES}
         for position, row in enumerate(self.rows):
             for one in self._of_call(row):
                 for spec in STATES:
                     states[spec.name].append(position if spec.name == "event" else one[spec.name])
         for one in self.states:
-            for spec in STATES:
-                cell = one.get(spec.name)
-                states[spec.name].append(cell + len(rows) if spec.name == "event" else cell)
+            one["event"] += len(rows)
+        for spec in STATES:
+            states[spec.name] += [one.get(spec.name) for one in self.states]
         return Trace.build(
             events, states, replace(recorded.meta, processes=(), clocks=(), notes=())
         )

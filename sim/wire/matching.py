@@ -96,14 +96,13 @@ def _messages(trace: Trace) -> Messages:
     received = is_recv[row]
     place, peer = column("place"), column("peer_group_rank")
     src, dst = np.where(received, peer, place), np.where(received, place, peer)
-    keys = (received, column("attempt"), column("group"), column("tag"), src, dst)
+    keys: tuple[Any, ...] = (received, column("attempt"), column("group"), column("tag"), src, dst)
     order = np.lexsort((column("seq"), column("file"), *reversed(keys)))
-    keys = tuple(key[order] for key in keys)
+    received, attempt, group, slot, src, dst = (key[order] for key in keys)
     n = len(row)
     ordinal = np.arange(n)
-    for low, high in _runs(*keys):
+    for low, high in _runs(received, attempt, group, slot, src, dst):
         ordinal[low:high] -= low
-    received, attempt, group, slot, src, dst = keys
     return Messages(
         row=row[order],
         is_recv=received,
@@ -138,7 +137,7 @@ def _seen(messages: Messages, slots: Slots, end_ns: Ints, has_end: Mask) -> dict
     """Return what went over the wire under each tag of a group."""
     found: dict[int, Seen] = {}
     for (slot, is_recv), runs in slots.items():
-        kind, tag = int(slot_kind(np.int64(slot))), int(slot_tag(np.int64(slot)))
+        kind, tag = slot_kind(slot), slot_tag(slot)
         if kind == 0 or (is_recv and tag in found):
             continue
         size = sum(int(messages.size[low:high].sum()) for low, high in runs)
@@ -157,9 +156,9 @@ BySlot = dict[tuple[int, int, bool], tuple[int, int]]
 
 def _by_slot(slots: Slots) -> BySlot:
     return {
-        (int(slot_kind(np.int64(slot))), int(slot_tag(np.int64(slot))), is_recv): runs[0]
+        (slot_kind(slot), slot_tag(slot), is_recv): runs[0]
         for (slot, is_recv), runs in slots.items()
-        if slot_kind(np.int64(slot))
+        if slot_kind(slot)
     } | {(0, slot, is_recv): runs[0] for (slot, is_recv), runs in slots.items() if slot >> 56 == 0}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from ..bind import BoundSchedule
 from ..collectives import COLLECTIVES
 from ..library import build
 from ..schedule import Ints
+
+Slot = TypeVar("Slot", int, Ints)
 
 # gloo's number of each kind of collective, in the highest byte of a slot; 0 is a plain message.
 # Source: gloo, gloo/types.h.
@@ -39,13 +41,13 @@ MONITORED = "monitored_barrier"
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
-def slot_kind(slot: Ints) -> Ints:
-    """Return which kind of collective slots belong to, see SLOT_KINDS."""
+def slot_kind(slot: Slot) -> Slot:
+    """Return which kind of collective a slot, or each of many, belongs to; see SLOT_KINDS."""
     return slot >> _KIND_SHIFT
 
 
-def slot_tag(slot: Ints) -> Ints:
-    """Return the number of the collective that slots belong to, as gloo counts a group's."""
+def slot_tag(slot: Slot) -> Slot:
+    """Return the number of the collective of a slot, or of each, as gloo counts a group's."""
     return (slot >> _TAG_SHIFT) & 0xFFFF_FFFF
 
 
@@ -150,11 +152,11 @@ def _plans(asked: Asked) -> Iterator[WirePlan]:
         return
     kind = COLLECTIVES[asked.collective]
     dtype, itemsize = _element(asked, reduces=kind.reduces)
-    names = ("gloo",)
+    names = ["gloo"]
     if asked.collective == "reduce_scatter":
-        names = ("gloo", "gloo_list")
+        names = ["gloo", "gloo_list"]
         if asked.n_inputs == asked.group_size or (asked.n_inputs is None and _is_list(asked.api)):
-            names = ("gloo_list", "gloo")
+            names = ["gloo_list", "gloo"]
     for name in names:
         parameters = {"root": asked.root} if kind.rooted else {}
         if asked.collective in ("all_reduce", "reduce_scatter", "all_gather", "reduce"):

@@ -82,19 +82,19 @@ def _fits(
             return False
         if whole and found.size_bytes != plan.lane_bytes[lane]:
             return False
-        if None not in (call.issue_ns, found.end_ns) and found.end_ns < call.issue_ns:
+        if _is_before(found.end_ns, call.issue_ns):
             return False
     return True
+
+
+def _is_before(one_ns: int | None, other_ns: int | None) -> bool:
+    return one_ns is not None and other_ns is not None and one_ns < other_ns
 
 
 def _align(calls: Sequence[CalledCall], seen: dict[int, Seen]) -> list[Joined]:
     """Return the tags by aligning what the calls send with what was seen, like a text diff."""
     begin = min((c.issue_ns for c in calls if c.issue_ns is not None), default=None)
-    tags = [
-        tag
-        for tag in sorted(seen)
-        if begin is None or seen[tag].end_ns is None or (seen[tag].end_ns or 0) >= begin
-    ]
+    tags = [tag for tag in sorted(seen) if not _is_before(seen[tag].end_ns, begin)]
     numbers: dict[tuple[int, int], int] = {}
     found = [_token(numbers, seen[tag].kind, seen[tag].size_bytes) for tag in tags]
     known = set(numbers)
