@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from . import chain, flat, gloo, gloo_direct, knomial, ring, subtrees, tree
+from . import (
+    bruck,
+    butterfly,
+    chain,
+    composed,
+    direct,
+    double_tree,
+    flat,
+    gloo,
+    gloo_direct,
+    in_switch,
+    knomial,
+    ring,
+    rings,
+    subtrees,
+    torus,
+    tree,
+)
 from .registry import ALGORITHMS, Algorithm, Phase, Sizes, algorithm, phases_of_rows
 
 __all__ = [
@@ -11,13 +28,21 @@ __all__ = [
     "Phase",
     "Sizes",
     "algorithm",
+    "bruck",
+    "butterfly",
     "chain",
+    "composed",
+    "direct",
+    "double_tree",
     "flat",
     "gloo",
     "gloo_direct",
+    "in_switch",
     "knomial",
     "phases_of_rows",
     "ring",
+    "rings",
     "subtrees",
+    "torus",
     "tree",
 ]

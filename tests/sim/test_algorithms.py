@@ -169,7 +169,8 @@ def test_phases_cover_all_steps_in_plain_words(entry: Any, n: int) -> None:
             continue  # nothing is added up: a reduce says that one has heard of another
         ends = phase.first_step, phase.first_step + phase.n_steps
         reduces = set(schedule.reduce[slice(*np.searchsorted(schedule.step, ends))].tolist())
-        expected = {"reduce": {True}, "reduce-scatter": {True}, "reduce and copy": {True, False}}
+        adding = ("reduce", "reduce-scatter", "fold", "exchange")
+        expected = {"reduce and copy": {True, False}, **dict.fromkeys(adding, {True})}
         assert reduces == expected.get(phase.name, {False})
 
 
