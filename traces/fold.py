@@ -29,7 +29,12 @@ _NOT_THERE = {
     Type.INTS: NO_LENGTH,
     Type.BYTES: NO_LENGTH,
 }
-_DTYPES = {Type.INT: np.int64, Type.FLOAT: np.float64, Type.BOOL: np.int8}
+_DTYPES = {
+    Type.INT: np.int64,
+    Type.FLOAT: np.float64,
+    Type.BOOL: np.int8,
+    Type.TEXT: np.int32,
+}
 
 
 class Folder:
@@ -62,7 +67,10 @@ class _Fold:
 
     def add(self, cells: tuple[Any, ...]) -> None:
         """Take in the cells of a block."""
-        if self.type is Type.TEXT:
+        if _are_equal(cells, self.type):  # most columns of a block: nothing, or one word
+            one = self._text_codes(cells[:1]) if self.type is Type.TEXT else cells[0]
+            self._blocks.append(np.full(len(cells), one, _DTYPES[self.type]))
+        elif self.type is Type.TEXT:
             self._blocks.append(self._text_codes(cells))
         elif self.type in (Type.INTS, Type.BYTES):
             self._add_lists(cells)
@@ -114,3 +122,11 @@ class _Fold:
         if self.type is Type.FLOAT and len(values):
             return np.asarray(values.view(np.uint64) != NO_FLOAT_BITS)
         return np.asarray(values != _NOT_THERE[self.type])
+
+
+def _are_equal(cells: tuple[Any, ...], type: Type) -> bool:
+    """Return whether all cells are one and the same; two zeros of a float are not."""
+    if type in (Type.INTS, Type.BYTES) or (cells[0] is not cells[-1] and cells[0] != cells[-1]):
+        return False
+    is_told = type is not Type.FLOAT or cells[0] is NO_FLOAT
+    return is_told and cells.count(cells[0]) == len(cells)

@@ -81,11 +81,11 @@ class StateTable:
         beside = _Bytes(path)
         first = len(self._data)
         self._data += [item.value if type(item.value) is bytes else None for item in items]
-        for row, item in enumerate(items, first):
-            value = item.value
-            if isinstance(value, rec.Value):
-                self._values[row] = value
-                self._data[row] = value.data if value.at is None else beside.read(value)
+        partly = [row for row, item in enumerate(items) if type(item.value) is rec.Value]
+        for row in partly:
+            value: Any = items[row].value
+            self._values[first + row] = value
+            self._data[first + row] = value.data if value.at is None else beside.read(value)
         if beside.missing:
             self._notes.append(f"{beside.missing} states have lost their bytes: {beside.reason}")
 
