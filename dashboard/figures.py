@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import plotly.graph_objects as go
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, TopologyError
 from ..sim.collectives import collective
 from ..sim.library import algorithms
 from ..sim.spec import Spec
@@ -58,8 +58,8 @@ def times_by_size(spec: Spec, sizes: Sequence[int] = SIZES) -> list[Curve]:
                 replace(spec, algorithm=entry.name, size_bytes=size).simulate().duration_ns
                 for size in wanted
             )
-        except ScheduleError:
-            continue  # its plan does not fit one of these sizes
+        except (ScheduleError, TopologyError):
+            continue  # its plan does not fit one of these sizes, or needs a switch
         curves.append(Curve(entry.name, wanted, times))
     return curves
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, TopologyError
 from ..sim.bind import BoundSchedule
 from ..sim.library import algorithms, build
 from ..sim.replay import Replay, simulate
@@ -48,8 +48,8 @@ def ways(trace: Trace, call: int) -> list[Way]:
     for entry in algorithms(trace.calls()[call].collective):
         try:
             replay = _replay(trace, call, entry.name)
-        except ScheduleError:
-            continue  # it does not fit this group size or these elements
+        except (ScheduleError, TopologyError):
+            continue  # it does not fit this group size or these elements, or needs a switch
         schedule = replay.schedule
         sent = (
             schedule.src[schedule.messages.first_row] != schedule.dst[schedule.messages.first_row]

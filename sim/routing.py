@@ -78,7 +78,10 @@ class Routes:
         self._index = {name: k for k, name in enumerate(names)}
         for helper in helpers:
             if helper not in self._index:
-                raise TopologyError(f"helper {helper!r} of the schedule is no node of {topology}")
+                raise TopologyError(
+                    f"helper {helper!r} of the schedule is no node of {topology}; take a topology "
+                    "with such a node, as star has one named 'switch'"
+                )
         self._n_ranks = topology.n_ranks
         self._node = [self._index[name] for name in (*topology.ranks, *helpers)]
         edges = sorted(

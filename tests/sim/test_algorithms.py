@@ -170,7 +170,7 @@ def test_phases_cover_all_steps_in_plain_words(entry: Any, n: int) -> None:
         ends = phase.first_step, phase.first_step + phase.n_steps
         reduces = set(schedule.reduce[slice(*np.searchsorted(schedule.step, ends))].tolist())
         adding = ("reduce", "reduce-scatter", "fold", "exchange")
-        expected = {"reduce and copy": {True, False}, **dict.fromkeys(adding, {True})}
+        expected = {"reduce and copy": {True, False}, **{name: {True} for name in adding}}
         assert reduces == expected.get(phase.name, {False})
 
 

@@ -80,7 +80,7 @@ def recorded(schedule: Schedule) -> Trace:
     """A trace as the executor records it: what happened, but not whose parts they were."""
     count = 8 * schedule.group_size
     trace = simulate(
-        schedule.bind(count, "float32"), topology("full:1GB/s,1us", schedule.group_size)
+        schedule.bind(count, "float32"), topology("star:1GB/s,1us", schedule.group_size)
     ).trace()
     n, m = len(trace.events), len(trace.states)
     events = trace.events.replace(provenance=Column.build(Type.TEXT, ["executed"] * n, n))
@@ -90,7 +90,7 @@ def recorded(schedule: Schedule) -> Trace:
 
 def told(schedule: Schedule) -> list[Any]:
     count = 8 * schedule.group_size
-    ranks = topology("full:1GB/s,1us", schedule.group_size)
+    ranks = topology("star:1GB/s,1us", schedule.group_size)
     return simulate(schedule.bind(count, "float32"), ranks).trace().states["contributors"].to_list()
 
 
