@@ -25,6 +25,7 @@ from .works import Open, Works
 from .writer import warn_once
 
 _PYTHON_CALLS = torch.distributed.distributed_c10d.__file__
+_OPERATORS = torch._ops.__file__
 _AUTOGRAD = "/torch/autograd/"
 # Public functions that wait before they return.
 _WAITING = frozenset({"send", "recv"})
@@ -124,12 +125,13 @@ class Hooks:
             outputs = [tensor for at in plan.outputs for tensor in flat(args[at])]
             tensors = inputs + outputs
         reduce_op = None if plan.reduce_op is None else _reduce_op(frame, args[plan.reduce_op])
+        is_async = _is_async(plan, args, caller, frame)
         numbers: Any = args[plan.tail :] if plan.tail else _hashable(plan, args)
         shapes = [(tensor.dtype, tensor.nbytes) for tensor in tensors]
-        key = (plan.name, info.number, caller, reduce_op, numbers, thread_name(), *shapes)
+        key = (plan.name, info.number, caller, reduce_op, is_async, numbers, thread_name(), *shapes)
         found = segment.calls.get(key)
         if found is None:
-            cells = _cells(plan, args, info, caller, reduce_op, inputs, outputs)
+            cells = _cells(plan, args, info, caller, reduce_op, is_async, inputs, outputs)
             found = recorder.define_call(key, cells, segment)
         batch = _batch(recorder, caller, frame) if caller.api == "batch_isend_irecv" else None
         states = segment.states.list(b"before", plan.role[0], inputs) if inputs else b""
@@ -140,7 +142,7 @@ class Hooks:
             b'{"r":"begin","seq":%d,"call":%d,"t":%d%b,"s":[%b]}\n'
             % (seq, found, issued, inside, states)
         )
-        event = Open(recorder, seq, outputs, plan.role[1], _is_async(plan, args, caller))
+        event = Open(recorder, seq, outputs, plan.role[1], is_async)
         if plan.name == "recv_any_source_":
             event.info, event.tag = info, plan.number("tag", args)
         return event
@@ -153,19 +155,20 @@ class Hooks:
         boxed = result if plan.work < 0 else result[plan.work]
         if boxed is None:  # inside a coalesced batch: the batch has the Work
             return result
-        event.work = self._unbox_work(boxed)
+        work = self._unbox_work(boxed)
         file = "" if frame is None else frame.f_code.co_filename
         if file == _PYTHON_CALLS and not event.is_async:
-            self.works.keep(event)
+            self.works.await_now(event, work)
             return result
         if frame is None or _AUTOGRAD in file:
-            chained = self.works.chain(event)
+            chained = self.works.chain(event, work)
             if chained is not None:
                 if plan.work < 0:
                     return chained
                 return (*result[: plan.work], chained, *result[plan.work + 1 :])
-        self.works.watch(event)
-        self.works.keep(event)
+        self.works.watch(event, work)
+        if file != _OPERATORS:  # else C++ takes it
+            self.works.keep(event, work, frame)
         return result
 
 
@@ -196,13 +199,18 @@ def _peer(plan: Plan, args: tuple[Any, ...]) -> int | None:
     return peer
 
 
-def _is_async(plan: Plan, args: tuple[Any, ...], caller: Caller) -> bool:
+def _is_async(plan: Plan, args: tuple[Any, ...], caller: Caller, frame: FrameType | None) -> bool:
     if plan.work is None:
         return False
     if plan.kind != "collective":
         return caller.api not in _WAITING
-    given = plan.number("async_op", args)
-    return bool(plan.number("asyncOp", args) if given is None else given)
+    for name in ("async_op", "asyncOp"):
+        if name in plan.ints:
+            return bool(plan.number(name, args))
+    # Older torch does not tell most operations, but the function that calls them.
+    if frame is not None and frame.f_code.co_filename == _PYTHON_CALLS:
+        return bool(frame.f_locals.get("async_op", False))
+    return True
 
 
 def _reduce_op(frame: FrameType | None, boxed: Any) -> str:
@@ -237,6 +245,7 @@ def _cells(
     info: Any,
     caller: Caller,
     reduce_op: str | None,
+    is_async: bool,
     inputs: Any,
     outputs: Any,
 ) -> dict[str, Any]:
@@ -252,7 +261,7 @@ def _cells(
         "reduce_op": reduce_op,
         "root": root,
         "tag": plan.number("tag", args),
-        "is_async": _is_async(plan, args, caller),
+        "is_async": is_async,
         "splits": splits_of(plan, args, list(inputs), list(outputs)),
         "rank": info.rank,
         "group": info.number,

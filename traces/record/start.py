@@ -13,8 +13,10 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable
 from multiprocessing import util
+from types import FrameType
 
 import torch.distributed
 
@@ -27,6 +29,7 @@ from .options import Options
 from .recorder import Recorder
 from .selftest import problem
 from .wire.client import WireHooks
+from .works import PATIENCE_S
 from .writer import warn_once
 
 _hooks: Hooks | FunctionHooks | None = None
@@ -121,7 +124,17 @@ def _register() -> None:
 
 
 def _finalize() -> None:
-    util.Finalize(None, _at_exit, exitpriority=0)
+    util.Finalize(None, _before_exit, exitpriority=0)
+
+
+def _before_exit() -> None:
+    """End the recording where `os._exit` follows, which waits for nothing, and so do we."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "spawn_main":
+        if os.path.basename(frame.f_code.co_filename) in ("popen_fork.py", "forkserver.py"):
+            _at_exit(patience_s=0.0)
+            return
+        frame = frame.f_back
 
 
 def _call(function: Callable[[], None]) -> None:
@@ -147,14 +160,14 @@ def _close(recorder: Recorder) -> None:
     recorder.close()
 
 
-def _at_exit() -> None:
+def _at_exit(patience_s: float = PATIENCE_S) -> None:
     """Let callbacks on the way run, and close the files: Python is about to shut down."""
     try:
         if _groups is not None:
             _groups.clocks.cancel()
         if _hooks is not None:
             _hooks.remove()
-            _hooks.works.drain()
+            _hooks.works.settle(patience_s)
         for recorder in (*_active, *_closing):
             recorder.close()
     except Exception as error:

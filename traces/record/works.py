@@ -3,42 +3,52 @@
 A c10d operation returns a Work. What observes its end depends on who holds it:
 
 * Python's own functions wait for it at once, or hand it to the user, who waits: `Work.wait` is
-  replaced by one that writes the end. The Work is kept, so that pybind gives the user that object.
+  replaced by one that writes the end. The Work is told by its identity, and held no longer than the
+  program itself holds it: gloo sends nothing for a Work that was dropped.
 * Python may wait for the Work's future as well: `Future.wait` is replaced likewise.
 * C++ waits without Python. Where the Work has a future, a callback writes the end. DDP's reducer
   waits for the future itself, which lets the waiter go before callbacks run: it gets a Work whose
   future comes after ours.
 * Nobody waits: a callback may still come, else the event stays open.
 
-A future's callback that is pending when Python shuts down would abort the process, so the exit
-waits for those, for a limited time.
+A callback that comes when Python shuts down would abort the process. None is therefore on torch's
+own future: it is on a future that torch completes after that one, and which the exit completes
+itself where torch did not. What torch has left to do then happens without Python.
 """
 
 from __future__ import annotations
 
+import ctypes
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import torch
 
 from .recorder import GroupInfo, Recorder
 
-# Works kept at once for users who never wait; the oldest are let go.
-KEPT = 4096
-DRAIN_S = 5.0
+# The exit waits while callbacks come, until none has come for so long.
+PATIENCE_S = 1.0
+# And so long for those that have begun: they need the interpreter for a moment, and nobody else.
+RUNNING_S = 5.0
 
 
 class Open:
     """An operation whose end has not been written."""
 
     __slots__ = (
-        "_is_open",
+        "_lock",
         "info",
         "is_async",
+        "is_open",
         "outputs",
         "recorder",
+        "ref",
         "role",
         "seq",
         "tag",
@@ -55,39 +65,59 @@ class Open:
         self.outputs = outputs
         self.role = role
         self.is_async = is_async
-        self.work: Any = None
-        self._is_open = [True]
+        self.is_open = True
+        self.work: Any = None  # held only while torch holds it, too
+        self.ref: Any = None
+        self._lock = threading.RLock()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the end is still to be written."""
-        return bool(self._is_open)
+    def end(self, error: BaseException | None = None, work: Any = None) -> None:
+        """Write the end, with what the outputs hold now; a second time does nothing.
 
-    def end(self, error: BaseException | None = None) -> None:
-        """Write the end, with what the outputs hold now; a second time does nothing."""
+        Args:
+            error: What it failed with.
+            work: Its Work, where it is known.
+        """
         ended = time.monotonic_ns()
-        try:
-            self._is_open.pop()  # one of two threads gets it
-        except IndexError:
-            return
-        outputs, self.outputs = self.outputs, ()
-        if error is not None:
-            self.recorder.end(self.seq, t_end_ns=ended, status="error", error=text_of(error))
-            return
-        segment = self.recorder.segment
-        states = segment.states.list(b"after", self.role, outputs)
-        sender = b"" if self.info is None else self._sender(self.info)
-        segment.writer.write(
-            b'{"r":"end","seq":%d,"t":%d%b,"s":[%b]}\n' % (self.seq, ended, sender, states)
-        )
+        with self._lock:  # whoever comes second must not go on before the outputs are read
+            if not self.is_open:
+                return
+            self.is_open = False
+            outputs, self.outputs = self.outputs, ()
+            held, self.work = self.work, None
+            if error is not None:
+                self.recorder.end(self.seq, t_end_ns=ended, status="error", error=text_of(error))
+                return
+            segment = self.recorder.segment
+            states = segment.states.list(b"after", self.role, outputs)
+            sender = b"" if self.info is None else self._sender(self.info, work or held)
+            segment.writer.write(
+                b'{"r":"end","seq":%d,"t":%d%b,"s":[%b]}\n' % (self.seq, ended, sender, states)
+            )
 
-    def _sender(self, info: GroupInfo) -> bytes:
+    def is_of(self, work: Any) -> bool:
+        """Return whether this is the operation of a Work."""
+        return self.work is work or (self.ref is not None and self.ref() is work)
+
+    def _sender(self, info: GroupInfo, work: Any) -> bytes:
         """Return who sent what came from anybody, as columns that are known only now."""
-        peer = self.work._source_rank()
+        peer = work._source_rank()
         if not 0 <= peer < len(info.ranks):
             return b""
         number = self.recorder.number_message(info.number, peer, self.tag)
         return b',"set":{"peer":%d,"peer_group_rank":%d%b}' % (info.ranks[peer], peer, number)
+
+
+class _Ref(weakref.ref[Any]):
+    """A weak reference that knows the identity of what it referred to."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+def _ref(target: Any, callback: Callable[[Any], None]) -> _Ref:
+    found = _Ref(target, callback)
+    found.key = id(target)
+    return found
 
 
 class Works:
@@ -99,12 +129,17 @@ class Works:
 
     def __init__(self, report: Callable[[BaseException], None]) -> None:
         self._report = report
-        self._kept: dict[int, Open] = {}
-        # Callbacks that torch still holds. Once one is gone, its thread is done with Python for
-        # good: `discard` runs no bytecode, in which the thread could lose the interpreter.
-        self._flying: set[weakref.ref[Any]] = set()
-        self._futures: dict[int, tuple[Any, Open]] = {}
+        self._kept: dict[int, Open] = {}  # by identity of the Work
+        self._futures: dict[int, tuple[_Ref, Open]] = {}
+        # Works and futures that the program dropped. Nothing that runs when an object dies may run
+        # bytecode, in which a thread of torch could lose the interpreter.
+        self._dropped: list[_Ref] = []
+        # Callbacks that torch still holds, with the future that they are on. Once one is gone, its
+        # thread is done with Python for good.
+        self._flying: dict[weakref.ref[Any], tuple[Any, Open]] = {}
         self._replaced: list[tuple[Any, str, Any]] = []
+        self._local = threading.local()
+        self._get_future = torch._C._distributed_c10d.Work.get_future
 
     def patch(self) -> None:
         """Replace `Work.wait`, `Work.get_future` and `Future.wait`."""
@@ -113,7 +148,7 @@ class Works:
             if "wait" in vars(owner):
                 self._replace(owner, "wait", self._wait(owner.wait))
             if "get_future" in vars(owner):
-                self._replace(owner, "get_future", self._get_future(owner.get_future))
+                self._replace(owner, "get_future", self._future_of(owner.get_future))
         self._replace(torch._C.Future, "wait", self._future_wait(torch._C.Future.wait))
 
     def unpatch(self) -> None:
@@ -128,95 +163,161 @@ class Works:
         setattr(owner, name, replacement)
 
     def _wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        kept, guarded = self._kept, self._wait_and_record
+        kept, begin, finish = self._kept, self._begin_wait, self._finish
 
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
             event = kept.pop(id(self), None)
-            if event is None:
+            if event is None or not event.is_of(self):
                 return original(self, *args, **kwargs)
-            return guarded(event, original, args, kwargs)
+            waiting = begin(event) if event.is_async else None
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException as failure:
+                finish(event, waiting, failure, self)
+                raise
+            finish(event, waiting, None, self)
+            return result
 
         return wait
 
-    def _get_future(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _future_of(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def get_future(self_: Any) -> Any:
             future = original(self_)
             event = self._kept.get(id(self_))
-            if event is not None and event.is_open:
-                if len(self._futures) >= KEPT:
-                    self._futures.pop(next(iter(self._futures)), None)
-                self._futures[id(future)] = (future, event)
+            if event is not None and event.is_open and event.is_of(self_):
+                self._forget_dropped()
+                ref = _ref(future, self._dropped.append)
+                self._futures[ref.key] = (ref, event)
             return future
 
         return get_future
 
     def _future_wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        futures = self._futures
+        futures, finish = self._futures, self._finish
 
-        def wait(self_: Any) -> Any:
-            result = original(self_)
-            found = futures.pop(id(self_), None)
-            if found is not None:
-                self._finish(found[1], None, None)
+        def wait(self: Any) -> Any:
+            result = original(self)
+            ref, event = futures.pop(id(self), (None, None))
+            if ref is not None and event is not None and ref() is self:
+                finish(event, None, None, None)
             return result
 
         return wait
 
-    def keep(self, event: Open) -> None:
-        """Remember an operation until its Work is waited for."""
-        if len(self._kept) >= KEPT:
-            self._kept.pop(next(iter(self._kept)), None)
-        self._kept[id(event.work)] = event
+    def await_now(self, event: Open, work: Any) -> None:
+        """Remember an operation that one of torch's functions waits for before it returns."""
+        event.work = work
+        self._kept[id(work)] = event
 
-    def watch(self, event: Open) -> bool:
+    def keep(self, event: Open, work: Any, frame: FrameType | None) -> None:
+        """Remember an operation whose Work goes to Python, until it is waited for or dropped.
+
+        Args:
+            event: The operation.
+            work: Its Work.
+            frame: Python's frame that asked for it: it is over when the Work has been handed on.
+        """
+        self._forget_dropped()
+        event.ref = ref = _ref(work, self._dropped.append)
+        self._kept[ref.key] = event
+        # Between the kernel's return and the caller, the Work is C++'s alone, and its Python side
+        # would be made anew. A frame's trace function lives as long as the frame.
+        if frame is None or sys.gettrace() is not None:
+            self._local.last = work
+        else:
+            frame.f_trace = partial(_trace_nothing, work)
+
+    def watch(self, event: Open, work: Any) -> bool:
         """Write the end when the Work's future is done; return whether it has a future."""
-        try:
-            future = event.work.get_future()
-        except RuntimeError:
+        future = self._future(work)
+        if future is None:
             return False
 
-        def done(future: Any) -> None:
-            self._end(event, future)
+        def done(_: Any) -> None:
+            if future.done():
+                self._end(event, future)
 
-        self._flying.add(weakref.ref(done, self._flying.discard))
-        future.add_done_callback(done)
+        event.work = work
+        self._after(future, event, done).add_done_callback(done)
         return True
 
-    def chain(self, event: Open) -> Any:
+    def chain(self, event: Open, work: Any) -> Any:
         """Return a boxed Work that is done after the end is written; None where that cannot be."""
-        try:
-            future = event.work.get_future()
-        except RuntimeError:
+        future = self._future(work)
+        if future is None:
             return None
 
-        def done(future: Any) -> Any:
+        def done(_: Any) -> Any:
+            if not future.done():  # the process ends
+                return None
             self._end(event, future)
             return future.value()
 
-        self._flying.add(weakref.ref(done, self._flying.discard))
-        chained = future.then(done)
+        event.work = work
+        chained = self._after(future, event, done).then(done)
         c10d: Any = torch._C._distributed_c10d
         return c10d._create_work_from_future(chained).boxed()
 
+    def _future(self, work: Any) -> Any:
+        try:
+            return self._get_future(work)
+        except RuntimeError:
+            return None
+
+    def _after(self, future: Any, event: Open, done: Callable[[Any], Any]) -> Any:
+        """Return a future that torch completes right after another one, and that we can, too."""
+        after = torch._C._collect_all([future])
+        self._flying[weakref.ref(done, self._flying.pop)] = (after, event)
+        return after
+
     def has_open(self, recorder: Recorder) -> bool:
         """Return whether an operation of this recorder is still under way."""
-        return any(e.recorder is recorder and e.is_open for e in [*self._kept.values()])
+        self._forget_dropped()
+        open_ = [*self._kept.values(), *(event for _, event in [*self._flying.values()])]
+        return any(event.recorder is recorder and event.is_open for event in open_)
 
-    def drain(self, limit_s: float = DRAIN_S) -> None:
-        """Wait until torch has let go of all callbacks, but not for longer than the limit."""
-        until = time.monotonic() + limit_s
+    def settle(self, patience_s: float = PATIENCE_S) -> None:
+        """Let callbacks come while they do, and cut off the others: Python is about to shut down.
+
+        Args:
+            patience_s: How long to wait for the next one.
+        """
+        count, until = -1, 0.0
+        while self._flying:
+            if len(self._flying) != count:
+                count, until = len(self._flying), time.monotonic() + patience_s
+            if time.monotonic() >= until:
+                break
+            time.sleep(0.001)
+        for future, event in [*self._flying.values()]:
+            # Torch's thread must not be the last to let go of these: it would need Python for that.
+            for held in (future, event.work):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+            try:
+                future.set_result(None)
+            except RuntimeError:  # torch was faster
+                continue
+        until = time.monotonic() + RUNNING_S
         while self._flying and time.monotonic() < until:
-            time.sleep(0.002)
+            time.sleep(0.001)
 
     def forget(self) -> None:
         """Forget everything: a forked child has none of its parent's operations."""
-        self._kept.clear()
-        self._flying.clear()
-        self._futures.clear()
+        for known in (self._kept, self._flying, self._futures, self._dropped):
+            known.clear()
+
+    def _forget_dropped(self) -> None:
+        while self._dropped:
+            ref = self._dropped.pop()
+            event = self._kept.get(ref.key)
+            if event is not None and event.ref is ref:
+                del self._kept[ref.key]
+            if self._futures.get(ref.key, (None,))[0] is ref:
+                del self._futures[ref.key]
 
     def _end(self, event: Open, future: Any) -> None:
+        failure: BaseException | None = None
         try:
-            failure: BaseException | None = None
             try:
                 future.value()
             except Exception as error:
@@ -224,31 +325,31 @@ class Works:
             event.end(failure)
         except Exception as error:
             self._report(error)
+        finally:
+            failure = None  # its traceback holds this frame, which holds it
 
-    def _wait_and_record(self, event: Open, wait: Any, args: Any, kwargs: Any) -> Any:
-        waiting = None
+    def _begin_wait(self, event: Open) -> int | None:
         try:
-            if event.is_async:
-                waiting = event.recorder.begin("wait", parent=event.seq, provenance="called")
+            return event.recorder.begin("wait", parent=event.seq, provenance="called")
         except Exception as error:
             self._report(error)
-        try:
-            result = wait(event.work, *args, **kwargs)
-        except BaseException as failure:
-            self._finish(event, waiting, failure)
-            raise
-        self._finish(event, waiting, None)
-        return result
+            return None
 
-    def _finish(self, event: Open, waiting: int | None, failure: BaseException | None) -> None:
+    def _finish(
+        self, event: Open, waiting: int | None, failure: BaseException | None, work: Any
+    ) -> None:
         try:
-            event.end(failure)
+            event.end(failure, work)
             if waiting is not None:
                 status = "ok" if failure is None else "error"
                 text = None if failure is None else text_of(failure)
                 event.recorder.end(waiting, status=status, error=text)
         except Exception as error:
             self._report(error)
+
+
+def _trace_nothing(*_: Any) -> None:
+    """Stand where a frame's trace function does."""
 
 
 def text_of(error: BaseException) -> str:
