@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import torch.distributed
 
+from ..options import VARIABLES
 from ..recorder import Recorder
 from ..writer import warn_once
 
@@ -111,7 +112,7 @@ def rewritten(blob: bytes, address: Address, port: int) -> bytes:
     return bytes(changed)
 
 
-class TappedStore(torch.distributed.Store):
+class TappedStore(torch.distributed.Store):  # type: ignore[misc,name-defined]
     """A store as another one, save the addresses of ranks that this one connects to.
 
     Args:
@@ -230,6 +231,11 @@ class WireHooks:
         c10d: Any = torch.distributed.distributed_c10d
         if not torch.distributed.is_gloo_available():
             return
+        if os.environ.get(VARIABLES["wire"]) and not os.environ.get(ENV_TAP):
+            warn_once(
+                f"chunkscope: {VARIABLES['wire']} is set, but no tap runs: messages inside gloo "
+                "are recorded where `chunkscope record --wire` starts the program"
+            )
         for owner, name, wrap in (
             (c10d.ProcessGroupGloo, "__init__", self._wrap_init),
             (c10d, "_new_process_group_helper", self._wrap_helper),

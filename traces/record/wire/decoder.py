@@ -88,6 +88,11 @@ class Decoder:
         self.sink.passed(self.source, size, now_ns)
         self._advance(size, now_ns)
 
+    def give_up(self) -> None:
+        """Look at nothing more."""
+        self.is_lost = True
+        self.payload_left = 0
+
     def _advance(self, size: int, now_ns: int) -> None:
         self.payload_left -= size
         if not self.payload_left:
@@ -103,4 +108,4 @@ class Decoder:
             if not length:
                 self.sink.end(self.source, now_ns)
         else:
-            self.is_lost = True
+            self.give_up()

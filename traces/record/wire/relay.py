@@ -12,6 +12,7 @@ import fcntl
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from typing import Any
@@ -124,7 +125,11 @@ class Flow:
         now_ns = time.monotonic_ns()
         data = self._buffer[:size]
         self._target.sendall(data)
-        self._decoder.feed(data, now_ns)
+        try:
+            self._decoder.feed(data, now_ns)
+        except Exception as error:  # the program's bytes go on, whatever we make of them
+            self._decoder.give_up()
+            sys.stderr.write(f"the wire tap no longer follows a connection: {error!r}\n")
         return size > 0
 
     def _splice(self) -> bool:

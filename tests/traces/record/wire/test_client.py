@@ -16,6 +16,7 @@ import torch.distributed as dist  # noqa: E402
 from chunkscope.traces.record.wire.client import (  # noqa: E402
     Address,
     TappedStore,
+    WireHooks,
     parse,
     rewritten,
 )
@@ -118,3 +119,12 @@ def test_trouble_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(RuntimeWarning, match="a connection is not tapped: no tap here"):
         assert store.get("0/0") == peer
     assert store.get("0/0") == peer
+
+
+def test_without_a_tap_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHUNKSCOPE_WIRE", "digest")
+    monkeypatch.delenv("CHUNKSCOPE_TAP", raising=False)
+    hooks = WireHooks([])
+    with pytest.warns(RuntimeWarning, match="no tap runs"):
+        hooks.patch()
+    hooks.unpatch()

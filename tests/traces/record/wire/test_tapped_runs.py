@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -223,3 +224,62 @@ def test_ctrl_c(tmp_path: Path) -> None:
     assert len(wire_rows(trace, kind="send", status="ok")) >= 4
     [tap] = [file for file in trace.meta.processes if file.file and file.file.startswith("wire-")]
     assert tap.closed
+
+
+TWO_HOSTS = """
+import sys
+import torch, torch.distributed as dist
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="tcp://10.78.0.1:29533", rank=rank, world_size=2)
+tensor = torch.arange(8.0) + rank
+dist.all_reduce(tensor)
+assert tensor.tolist() == [2 * k + 1.0 for k in range(8)]
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip (iproute2)"
+)
+def test_two_hosts(tmp_path: Path) -> None:
+    """Each host has its own tap; both together see every message once, at real addresses."""
+    hosts = [f"chunkscope-{os.getpid()}-{rank}" for rank in range(2)]
+
+    def run(*words: str) -> None:
+        done = subprocess.run(["ip", *words], capture_output=True, timeout=20)
+        if done.returncode:
+            pytest.skip(f"no network namespaces here: {done.stderr.decode().strip()}")
+
+    (tmp_path / "program.py").write_text(TWO_HOSTS)
+    processes = []
+    try:
+        for host in hosts:
+            run("netns", "add", host)
+            run("-n", host, "link", "set", "lo", "up")
+        veth = ("type", "veth", "peer", "name", "eth0", "netns", hosts[1])
+        run("-n", hosts[0], "link", "add", "eth0", *veth)
+        for rank, host in enumerate(hosts):
+            run("-n", host, "addr", "add", f"10.78.0.{rank + 1}/24", "dev", "eth0")
+            run("-n", host, "link", "set", "eth0", "up")
+        for rank, host in enumerate(hosts):
+            words = [sys.executable, "-c", RUN, str(tmp_path / f"run-{rank}"), "digest"]
+            words += [str(tmp_path / "program.py"), str(rank)]
+            processes.append(
+                subprocess.Popen(
+                    ["ip", "netns", "exec", host, *words],
+                    env={**os.environ, "GLOO_SOCKET_IFNAME": "eth0"},
+                )
+            )
+        assert [process.wait(LIMIT_S) for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        for host in hosts:
+            subprocess.run(["ip", "netns", "del", host], capture_output=True, timeout=20)
+    found = [chunkscope.read(tmp_path / f"run-{rank}") for rank in range(2)]
+    seen = [wire_rows(trace, kind="send", status="ok") for trace in found]
+    assert [row["rank"] for row in seen[0]] == []  # the larger address connects
+    reduced = [row["rank"] for row in seen[1] if row["tag"] >> 56 == 4]
+    assert (reduced.count(0), reduced.count(1)) == (4, 4)
