@@ -349,9 +349,9 @@ def _float8_fnuz(exponent_bits: int, mantissa_bits: int, bias: int) -> npt.NDArr
     fraction = (patterns & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
     scale = 2.0 ** (np.maximum(exponent, 1) - bias)
     values = np.where(exponent == 0, fraction, 1 + fraction) * scale
-    values = np.where(patterns & 0x80, -values, values).astype(np.float32)
-    values[0x80] = np.nan
-    return values
+    signed: npt.NDArray[Any] = np.where(patterns & 0x80, -values, values).astype(np.float32)
+    signed[0x80] = np.nan
+    return signed
 
 
 def _float8_e8m0() -> npt.NDArray[Any]:
