@@ -3,75 +3,19 @@
     terms = closed_form("all_reduce", "ring", 8, 64 << 20)
     terms.time_ns(latency_ns=1000, bandwidth_Bps=100e9)
 
-A form counts latencies, bytes sent one after the other, and bytes reduced likewise: the time is
-aα + b/B + cγ. It holds under the policy lockstep (and, where every rank does the same in each step,
-under the others too) if all paths are alike, no two messages share a link, and the elements divide
-into equal chunks. A rank may send to several others at once: each pair has a path of its own.
-
-    @closed("all_gather", "ring")
-    def _ring(n: int, size: float) -> Terms: ...
+See `terms` for what a form means and when it holds. The forms are in `closed_symmetric`
+(all_reduce, reduce_scatter, all_gather) and `closed_rooted` (broadcast, reduce and the others).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import ScheduleError
+from . import closed_rooted, closed_symmetric
+from .terms import CLOSED, NOTHING, Terms
 
-
-class Terms(NamedTuple):
-    """A cost: aα + b/B + cγ.
-
-    Attributes:
-        latencies: a, messages that follow one another.
-        sent_bytes: b, bytes of these messages.
-        reduced_bytes: c, bytes that are reduced one after the other.
-    """
-
-    latencies: float
-    sent_bytes: float
-    reduced_bytes: float = 0.0
-
-    def time_ns(
-        self, latency_ns: float, bandwidth_Bps: float, reduce_Bps: float | None = None
-    ) -> float:
-        """Return the time.
-
-        Args:
-            latency_ns: α, latency of a path.
-            bandwidth_Bps: B, rate of a path.
-            reduce_Bps: 1/γ, bytes a second that a rank reduces; None for no cost.
-
-        Example:
-            >>> Terms(6, 6000).time_ns(latency_ns=1000, bandwidth_Bps=1e9)
-            12000.0
-        """
-        reduce_ns = 0.0 if reduce_Bps is None else self.reduced_bytes * 1e9 / reduce_Bps
-        return self.latencies * latency_ns + self.sent_bytes * 1e9 / bandwidth_Bps + reduce_ns
-
-    def __mul__(self, times: Any) -> Terms:  # type: ignore[override]
-        """Return the cost of so many like it, one after the other."""
-        return Terms(*(times * term for term in self))
-
-    def then(self, other: Terms) -> Terms:
-        """Return the cost of this and what follows it."""
-        return Terms(*(mine + its for mine, its in zip(self, other, strict=True)))
-
-
-NOTHING = Terms(0, 0)
-Form = Callable[..., Terms]
-CLOSED: dict[tuple[str, str], Form] = {}
-
-
-def closed(collective: str, *names: str) -> Callable[[Form], Form]:
-    """Return a decorator that registers a form of (n, size in bytes, the builder's parameters)."""
-
-    def register(form: Form) -> Form:
-        CLOSED.update({(collective, name): form for name in names})
-        return form
-
-    return register
+__all__ = ["CLOSED", "Terms", "closed_form", "closed_rooted", "closed_symmetric"]
 
 
 def closed_form(
@@ -98,47 +42,3 @@ def closed_form(
         known = ", ".join(f"{one} {name}" for one, name in CLOSED)
         raise ScheduleError(f"no closed form of {collective} {algorithm}; there are: {known}")
     return NOTHING if group_size == 1 else form(group_size, size_bytes, **parameters)
-
-
-def message(size_bytes: float, *, reduces: bool = False) -> Terms:
-    """Return the cost of one message, and of reducing it.
-
-    Source: R. W. Hockney, "The communication challenge for MPP", 1994.
-    """
-    return Terms(1, size_bytes, size_bytes if reduces else 0.0)
-
-
-def log2_ceil(n: int) -> int:
-    """Return ⌈lg n⌉."""
-    return (n - 1).bit_length()
-
-
-# Rings
-
-
-@closed("reduce_scatter", "ring")
-def ring_reduce_scatter(n: int, size: float) -> Terms:
-    """Return (n-1)(α + S/(nB) + γS/n).
-
-    Source: E. Chan et al., "Collective communication: theory, practice, and experience", 2007.
-    """
-    return message(size / n, reduces=True) * (n - 1)
-
-
-@closed("all_gather", "ring")
-def ring_all_gather(n: int, size: float) -> Terms:
-    """Return (n-1)(α + S/(nB)).
-
-    Source: E. Chan et al., "Collective communication: theory, practice, and experience", 2007.
-    """
-    return message(size / n) * (n - 1)
-
-
-@closed("all_reduce", "ring", "ring_tutorial")
-def ring_all_reduce(n: int, size: float) -> Terms:
-    """Return 2(n-1)(α + S/(nB)) + (n-1)γS/n.
-
-    Source: P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-    workstations", 2009.
-    """
-    return ring_reduce_scatter(n, size).then(ring_all_gather(n, size))

@@ -86,8 +86,8 @@ def all_reduce_nvls(group_size: int) -> Schedule:
         step 2   1 -> switch
         step 3   switch -> 0   switch -> 2
 
-    Cost 4α + 2(1 + 1/n)S/B if nothing overlaps, less S/(nB), since a rank does not get back what it
-    stored; α is the latency of a link to the switch and B its rate, and the switch adds at no cost.
+    Cost 4α + (2 + 1/n)S/B if nothing overlaps, where α is the latency of a link to the switch and
+    B its rate; the switch adds at no cost.
 
     Args:
         group_size: Number of ranks, 1 or more.

@@ -192,11 +192,21 @@ def all_reduce_torus3d(
 USUAL_HOST = 8
 
 
+def usual_host(group_size: int) -> int:
+    """Return the largest number of ranks up to 8 that gives several equal hosts, or all on one.
+
+    Example:
+        >>> [usual_host(n) for n in (4, 12, 32, 7)]
+        [2, 6, 8, 7]
+    """
+    options = range(min(USUAL_HOST, group_size // 2), 1, -1)
+    return next((d for d in options if group_size % d == 0), group_size)
+
+
 def _hosts(group_size: int, ranks_per_host: int | None, collective: str) -> tuple[list[int], ...]:
     """Return dimensions and strides: first inside the hosts, then across them."""
     if ranks_per_host is None:
-        options = range(min(USUAL_HOST, group_size // 2), 1, -1)
-        ranks_per_host = next((d for d in options if group_size % d == 0), group_size)
+        ranks_per_host = usual_host(group_size)
     if ranks_per_host < 1 or group_size % ranks_per_host:
         raise ScheduleError(
             f"{collective} hierarchical: {group_size} ranks with {ranks_per_host} a host, expected "

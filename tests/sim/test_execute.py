@@ -239,7 +239,7 @@ def batched() -> list[str]:
     import chunkscope.sim.execute as execute
 
     plan_call = execute.plan_call
-    execute.plan_call = lambda *args, is_batched: plan_call(*args, is_batched=True)
+    execute.plan_call = lambda *args, **how: plan_call(*args, **{**how, "is_batched": True})
     try:
         wrong = other_collectives(0)
         for _, name in executable("all_reduce", dist.get_world_size()):
