@@ -7,17 +7,18 @@ routes.between(0, 2)        # numbers of the links from place 0 to place 2
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError
 from .compiled import allocates, kernel, run
-from .topology import Link, Topology
+from .topology import Link, Routing, Topology
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -57,8 +58,49 @@ class Paths(NamedTuple):
     rate: Floats
 
 
+class _Ways(NamedTuple):
+    """The links of a graph as a kernel takes them.
+
+    Attributes:
+        first: Where each node's links begin, and the end of the last, (nodes + 1,).
+        heads, tails: Nodes that each link leads to and from, (links,) each.
+        into, into_first: Links that lead to each node, and where they begin, (nodes + 1,).
+        latency_ns: Latency of each link, (links,).
+        alike: Whether all latencies are equal.
+        ecmp: Whether a hash of both ends chooses among the shortest paths.
+    """
+
+    first: Ints
+    heads: Ints
+    tails: Ints
+    into: Ints
+    into_first: Ints
+    latency_ns: Floats
+    alike: bool
+    ecmp: bool
+
+
+class _Grid(NamedTuple):
+    """A grid as a kernel takes it.
+
+    Attributes:
+        dims: Sizes of its dimensions, the fastest first.
+        wraps: Whether its ends are linked.
+        up, down: Link from each node to the next and the one before in each dimension, -1 for none,
+            (nodes, dimensions) each.
+    """
+
+    dims: Ints
+    wraps: bool
+    up: Ints
+    down: Ints
+
+
 class Routes:
-    """Shortest paths between places by latency, then hops, then the order of the nodes.
+    """Paths between places, by the topology's `routing`.
+
+    A grid that lacks a link is routed as any graph: by latency, then hops, then the order of the
+    nodes.
 
     Args:
         topology: The network.
@@ -93,10 +135,19 @@ class Routes:
             rate=np.array([edge[2] for edge in edges], np.float64) / 1e9,
             latency_ns=np.array([edge[3] for edge in edges], np.float64),
         )
-        tail = np.array([edge[0] for edge in edges], np.int64)
-        self._heads = np.array([edge[1] for edge in edges], np.int64)
-        self._first = np.zeros(len(names) + 1, np.int64)
-        np.cumsum(np.bincount(tail, minlength=len(names)), out=self._first[1:])
+        tails = np.array([edge[0] for edge in edges], np.int64)
+        heads = np.array([edge[1] for edge in edges], np.int64)
+        self._ways = _Ways(
+            first=_bounds(tails, len(names)),
+            heads=heads,
+            tails=tails,
+            into=np.argsort(heads, kind="stable"),
+            into_first=_bounds(heads, len(names)),
+            latency_ns=self.links.latency_ns,
+            alike=len(set(self.links.latency_ns.tolist())) == 1,
+            ecmp=topology.routing is Routing.ECMP,
+        )
+        self._grid = _grid(topology, self._index, edges)
         self._found: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def between(self, src: int, dst: int) -> tuple[int, ...]:
@@ -159,11 +210,11 @@ class Routes:
         A path is lost, -1 for none, where there is no way; it has no links.
         """
         nodes = np.array(self._node, np.int64)
-        latency = self.links.latency_ns
-        alike = len(latency) > 0 and bool((latency == latency[0]).all())
+        if self._grid is not None:
+            return run(_cross, len(src))(self._grid, nodes[src], nodes[dst])
         n_sources = 1 + int(np.count_nonzero(np.diff(src)))
         walk = run(_walk, n_sources * len(self._names) + len(src))
-        return walk(self._first, self._heads, latency, alike, nodes[src], nodes[dst])
+        return walk(self._ways, nodes[src], nodes[dst])
 
     def _no_path(self, src: int, dst: int) -> TopologyError:
         return TopologyError(
@@ -187,33 +238,91 @@ def _distinct(keys: Ints, limit: int) -> tuple[Ints, Int32s]:
     return np.flatnonzero(occurs), number[keys]
 
 
+def _bounds(nodes: Ints, n: int) -> Ints:
+    """Return where the links of each node begin if they are sorted by node, (nodes + 1,)."""
+    return np.append(0, np.cumsum(np.bincount(nodes, minlength=n)))
+
+
+def _grid(topology: Topology, index: dict[str, int], edges: list[Any]) -> _Grid | None:
+    """Return the grid that a topology is; None if it is none, or if a link is missing."""
+    dims = topology.dims
+    if topology.routing is not Routing.GRID or len(index) != math.prod(dims):
+        return None
+    wraps = topology.shape == "torus"
+    number = {(a, b): link for link, (a, b, _, _) in enumerate(edges)}
+    up, down = np.full((2, len(index), len(dims)), -1)
+    below = 1
+    for k, size in enumerate(dims):
+        for node in range(len(index)):
+            at = node // below % size
+            for table, step in ((up, 1), (down, -1)):
+                if wraps or 0 <= at + step < size:
+                    peer = node + ((at + step) % size - at) * below
+                    table[node, k] = number.get((node, peer), -1)
+                    if peer != node and table[node, k] < 0:
+                        return None
+        below *= size
+    return _Grid(np.array(dims), wraps, up, down)
+
+
 @kernel
 @allocates
-def _walk(
-    first: Ints, heads: Ints, latency: Floats, alike: bool, src: Ints, dst: Ints
-) -> tuple[Ints, Ints, int]:
+def _cross(grid: _Grid, src: Ints, dst: Ints) -> tuple[Ints, Ints, int]:
+    """Return where the path of each pair begins, the links of all, and -1: none is lost.
+
+    One dimension after the other, the fastest first; on a torus the shorter way around, and up
+    where both are as long, but down from the upper half to the lower as SimGrid has it.
+    """
+    n_dims = len(grid.dims)
+    starts = np.zeros(len(src) + 1, np.int64)
+    most = 0
+    for size in grid.dims:
+        most += size
+    links = np.empty(len(src) * most, np.int64)
+    end = 0
+    for pair in range(len(src)):
+        node, below = src[pair], 1
+        for k in range(n_dims):
+            size = grid.dims[k]
+            at, to = node // below % size, dst[pair] // below % size
+            half = size // 2
+            if grid.wraps:
+                goes_up = at < to <= at + half or (at > half and to <= (at + half) % size)
+            else:
+                goes_up = at < to
+            while at != to:
+                links[end] = grid.up[node, k] if goes_up else grid.down[node, k]
+                end += 1
+                after = (at + 1 if goes_up else at - 1) % size
+                node += (after - at) * below
+                at = after
+            below *= size
+        starts[pair + 1] = end
+    return starts, links[:end].copy(), -1
+
+
+@kernel
+@allocates
+def _walk(ways: _Ways, src: Ints, dst: Ints) -> tuple[Ints, Ints, int]:
     """Return where the path of each pair of nodes begins, the links of all, and a pair without one.
 
     Args:
-        first: Where each node's links begin, and the end of the last, (nodes + 1,).
-        heads: Node that each link leads to, (links,).
-        latency: Latency of each link, (links,).
-        alike: Whether all latencies are equal.
+        ways: The links.
         src, dst: Nodes, src rising, (pairs,) each.
     """
-    n = len(first) - 1
-    node_before, link_before = np.empty(n, np.int32), np.empty(n, np.int32)
-    hops, level = np.empty(n, np.int32), np.empty(n, np.int32)
+    n = len(ways.first) - 1
+    link_before, hops, level = np.empty((3, n), np.int32)
+    best = np.zeros(n)
     starts = np.zeros(len(src) + 1, np.int64)
     links = np.empty(4 * len(src) + 16, np.int64)
     lost, root = -1, -1
     for pair in range(len(src)):
         if src[pair] != root:
             root = src[pair]
-            if alike:
-                _nearest(first, heads, root, node_before, link_before, hops, level)
+            if ways.alike:
+                _nearest(ways.first, ways.heads, root, link_before, hops, level)
             else:
-                _shortest(first, heads, latency, root, node_before, link_before, hops)
+                _shortest(ways.first, ways.heads, ways.latency_ns, root, link_before, hops, best)
         n_hops = hops[dst[pair]]
         if n_hops < 0:
             lost, n_hops = (pair if lost < 0 else lost), 0
@@ -224,9 +333,35 @@ def _walk(
             links = longer
         node = dst[pair]
         for k in range(n_hops):
-            links[starts[pair + 1] - 1 - k] = link_before[node]
-            node = node_before[node]
+            link = link_before[node]
+            if ways.ecmp:
+                link = _choose(ways, root, dst[pair], node, hops, best)
+            links[starts[pair + 1] - 1 - k] = link
+            node = ways.tails[link]
     return starts, links[: starts[len(src)]].copy(), lost
+
+
+@kernel
+def _choose(ways: _Ways, src: int, dst: int, node: int, hops: Int32s, best: Floats) -> int:
+    """Return one of the links by which shortest paths come to a node, by a hash of both ends."""
+    count = 0
+    for k in range(ways.into_first[node], ways.into_first[node + 1]):
+        count += _is_shortest(ways, ways.into[k], node, hops, best)
+    mixed = (src * 73856093 ^ dst * 19349663 ^ node * 83492791) % 2147483647
+    chosen = mixed * 48271 % 2147483647 % count
+    for k in range(ways.into_first[node], ways.into_first[node + 1]):
+        if _is_shortest(ways, ways.into[k], node, hops, best):
+            if chosen == 0:
+                return int(ways.into[k])
+            chosen -= 1
+    return -1
+
+
+@kernel
+def _is_shortest(ways: _Ways, link: int, node: int, hops: Int32s, best: Floats) -> bool:
+    before = ways.tails[link]
+    by_hops = hops[before] >= 0 and hops[before] + 1 == hops[node]
+    return by_hops and best[before] + ways.latency_ns[link] * (not ways.alike) == best[node]
 
 
 @kernel
@@ -235,12 +370,11 @@ def _nearest(
     first: Ints,
     heads: Ints,
     root: int,
-    node_before: Int32s,
     link_before: Int32s,
     hops: Int32s,
     level: Int32s,
 ) -> None:
-    """Fill in the node and link before each node on its path from `root`, by hops, then numbers.
+    """Fill in the link before each node on its path from `root`, by hops, then numbers.
 
     `hops` is -1 where there is no path. `level` is room for the nodes in the order found.
     """
@@ -258,7 +392,6 @@ def _nearest(
                 peer = heads[link]
                 if hops[peer] < 0:
                     hops[peer] = hops[node] + 1
-                    node_before[peer] = node
                     link_before[peer] = link
                     level[end] = peer
                     end += 1
@@ -272,12 +405,12 @@ def _shortest(
     heads: Ints,
     latency: Floats,
     root: int,
-    node_before: Int32s,
     link_before: Int32s,
     hops: Int32s,
+    best: Floats,
 ) -> None:
-    """Fill in the same by latency, then hops, then numbers."""
-    best = np.full(len(first) - 1, np.inf)
+    """Fill in the same by latency, then hops, then numbers; `best` has the latencies."""
+    best[:] = np.inf
     hops[:] = -1
     best[root] = 0.0
     hops[root] = 0
@@ -292,6 +425,5 @@ def _shortest(
             if cost < best[peer] or (cost == best[peer] and so_many + 1 < hops[peer]):
                 best[peer] = cost
                 hops[peer] = so_many + 1
-                node_before[peer] = node
                 link_before[peer] = link
                 heapq.heappush(heap, (cost, so_many + 1, peer))

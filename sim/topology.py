@@ -15,6 +15,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,6 +32,14 @@ class NodeKind(StrEnum):
     SWITCH = "switch"
     HOST = "host"  # the switch inside a host
     NIC = "nic"
+
+
+class Routing(StrEnum):
+    """How messages find their way through a topology."""
+
+    SHORTEST = "shortest"  # by latency, then hops, then the order of the nodes
+    ECMP = "ecmp"  # one of the shortest, by a hash of both ends
+    GRID = "grid"  # dimension by dimension, the fastest first, the shorter way around
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +69,16 @@ class Topology:
         ranks: Name of the node that each rank is on.
         name: What it was made from, such as ``ring:100GB/s,1us``.
         shape: How to draw it: a preset's name, or ``graph``.
+        routing: How messages find their way.
+        dims: Sizes of a grid's dimensions, the fastest first; empty if it is none.
     """
 
     graph: nx.DiGraph
     ranks: tuple[str, ...]
     name: str = "graph"
     shape: str = "graph"
+    routing: Routing = Routing.SHORTEST
+    dims: tuple[int, ...] = ()
 
     @staticmethod
     def of(
@@ -197,7 +210,9 @@ class Topology:
             (link.a, link.b, float(link.bandwidth_Bps), float(link.latency_ns), link.both_ways)
             for link in self.links
         ]
-        file = _File(self.name, self.shape, list(self.ranks), nodes, links)
+        file = _File(
+            self.name, self.shape, list(self.ranks), nodes, links, self.routing, list(self.dims)
+        )
         return msgspec.json.encode(file).decode()
 
     @staticmethod
@@ -225,7 +240,8 @@ class Topology:
             graph.add_edge(a, b, **rates)
             if both_ways:
                 graph.add_edge(b, a, **rates)
-        return Topology(graph, tuple(file.ranks), file.name, file.shape)
+        routing, dims = Routing(file.routing), tuple(file.dims)
+        return Topology(graph, tuple(file.ranks), file.name, file.shape, routing, dims)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):
@@ -245,12 +261,14 @@ class _Node(msgspec.Struct, omit_defaults=True, array_like=True):
     host: str | None = None
 
 
-class _File(msgspec.Struct):
+class _File(msgspec.Struct, omit_defaults=True):
     name: str
     shape: str
     ranks: list[str]
     nodes: list[_Node]
     links: list[tuple[str, str, float, float, bool]]
+    routing: Routing = Routing.SHORTEST
+    dims: list[int] = []
 
 
 def _kind(kind: Any, node: Hashable) -> NodeKind:
@@ -278,10 +296,11 @@ def _rates(about: Mapping[str, Any], a: Hashable, b: Hashable) -> dict[str, floa
 
 
 def parse(text: str, n_ranks: int) -> Topology:
-    """Return the topology that a text such as ``ring:100GB/s,1us`` describes.
+    """Return the topology that a text such as ``ring:100GB/s,1us`` describes, or a file holds.
 
     Args:
-        text: Preset, shape where it has one, and the rates of its links; see `presets`.
+        text: Preset, shape where it has one, and the rates of its links; see `presets`. Or the
+            path of a GraphML or JSON file; see `formats.graphs`.
         n_ranks: Number of ranks, 1 or more.
 
     Raises:
@@ -292,6 +311,9 @@ def parse(text: str, n_ranks: int) -> Topology:
         >>> [link.label for link in parse("star:12.5GB/s,1us", 2).links]
         ['12.5 GB/s', '12.5 GB/s']
     """
+    from .formats.graphs import SUFFIXES, read_topology
     from .presets import build
 
+    if text.lower().endswith(SUFFIXES):
+        return read_topology(Path(text), n_ranks)
     return build(text, n_ranks)

@@ -74,7 +74,7 @@ def test_links_have_labels_for_a_picture() -> None:
 @pytest.mark.parametrize(
     ("text", "at", "says"),
     [
-        ("rung", 0, "unknown topology 'rung'; known: ring, line, star, fully, two-level; did you"),
+        ("rung", 0, "unknown topology 'rung'; known: ring, line, star, fully, hypercube, mesh"),
         ("", 0, "unknown topology ''"),
         ("ring:fast", 5, "'fast' is no number"),
         ("ring:100GB/x,1us", 5, "unknown unit"),

@@ -1,0 +1,112 @@
+"""Topologies from graph files: GraphML, networkx's node-link JSON, and our own JSON.
+
+    topology = read_topology(Path("cluster.graphml"))
+
+Edges need `bandwidth_Bps` and `latency_ns`, as numbers or as text such as ``100GB/s`` and ``1us``;
+nodes may have `kind` (rank, switch, host, nic) and `host`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+import networkx as nx
+
+from ...errors import TopologyError
+from ...units import parse_Bps, parse_ns
+from ..topology import NodeKind, Topology
+
+SUFFIXES = (".graphml", ".xml", ".json")
+MOST_NODES = 200_000
+
+
+def read_topology(path: Path, n_ranks: int | None = None) -> Topology:
+    """Return the topology in a file.
+
+    Args:
+        path: A GraphML or JSON file.
+        n_ranks: Ranks to place on its first places; None for as many as it has.
+
+    Raises:
+        TopologyError: The file cannot be read, is no graph, or has fewer places than ranks; the
+            message names the file, and the node or link.
+    """
+    try:
+        topology = _read(path)
+    except TopologyError as error:
+        raise TopologyError(f"{path}: {error}") from None
+    if n_ranks is None:
+        return topology
+    if topology.n_ranks < n_ranks:
+        raise TopologyError(
+            f"{path}: has places for {topology.n_ranks} ranks, but there are {n_ranks}"
+        )
+    return Topology(
+        topology.graph, topology.ranks[:n_ranks], topology.name, topology.shape, topology.routing
+    )
+
+
+def _read(path: Path) -> Topology:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is no UTF-8 text"
+        raise TopologyError(f"cannot be read: {reason}") from None
+    if text.lstrip().startswith("<"):
+        graph = _graphml(text)
+    else:
+        found = _json(text)
+        if "ranks" in found and "shape" in found:
+            return Topology.from_json(text)
+        graph = _node_link(found)
+    if len(graph) > MOST_NODES:
+        raise TopologyError(f"has {len(graph):,} nodes, expected at most {MOST_NODES:,}")
+    if len(graph) == 0:
+        raise TopologyError("has no node")
+    kinds = nx.get_node_attributes(graph, "kind")
+    ranks = [node for node in graph if kinds.get(node) == NodeKind.RANK] or list(graph)
+    for a, b, about in graph.edges(data=True):
+        _convert(about, a, b)
+    return Topology.of(graph, ranks, name=path.name)
+
+
+def _graphml(text: str) -> nx.Graph:
+    try:
+        return nx.parse_graphml(text)
+    except (nx.NetworkXError, ParseError, KeyError, ValueError) as error:
+        raise TopologyError(f"is no GraphML: {error}") from None
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TopologyError(f"is neither GraphML nor JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise TopologyError("is a JSON list or value, expected an object with nodes and links")
+    return found
+
+
+def _node_link(found: dict[str, Any]) -> nx.Graph:
+    edges = "links" if "links" in found else "edges"
+    for name in ("nodes", edges):
+        if not isinstance(found.get(name), list):
+            raise TopologyError(f"JSON has no list of {name}, as networkx's node-link JSON has it")
+    try:
+        return nx.node_link_graph(found, edges=edges)
+    except (KeyError, TypeError, ValueError, nx.NetworkXError) as error:
+        raise TopologyError(f"is no node-link JSON: {error!r}") from None
+
+
+def _convert(about: dict[str, Any], a: Any, b: Any) -> None:
+    """Turn rates that are text into numbers."""
+    for name, parse in (("bandwidth_Bps", parse_Bps), ("latency_ns", parse_ns)):
+        value = about.get(name)
+        try:
+            if isinstance(value, str):
+                about[name] = parse(value)
+        except ValueError as error:
+            raise TopologyError(f"link from {a!r} to {b!r}: {name}: {error}") from None
