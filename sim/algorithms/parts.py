@@ -118,11 +118,12 @@ def reversed_bits(n: int) -> Ints:
     return turned
 
 
-def rings(dims: Sequence[int], strides: Sequence[int], direction: int = 1) -> Rows:
-    """Return a reduce_scatter by rings in one dimension after the other.
+def rings(dims: Sequence[int], strides: Sequence[int], direction: int = 1) -> tuple[Rows, Rows]:
+    """Return a reduce_scatter by rings in one dimension after the other, and the all_gather back.
 
     Rank r has the coordinate r // strides[i] % dims[i] in dimension i, and ends with the chunk in
-    slot `torus_slots(dims, strides)[r]`.
+    slot `torus_slots(dims, strides)[r]`. The all_gather takes the dimensions in reverse, and goes
+    around each in the same direction.
 
     Args:
         dims: Ranks in each dimension, the first to be reduced first.
@@ -130,16 +131,18 @@ def rings(dims: Sequence[int], strides: Sequence[int], direction: int = 1) -> Ro
         direction: 1 for sending up, -1 for sending down.
     """
     n = int(np.prod(dims))
-    rank, base, block, parts = np.arange(n), np.zeros(n, np.int64), n, []
+    rank, base, block = np.arange(n), np.zeros(n, np.int64), n
+    halves: tuple[list[Rows], list[Rows]] = ([], [])
     for dim, stride in zip(dims, strides, strict=True):
         block //= dim
         mine = rank // stride % dim
         dst = rank + ((mine + direction) % dim - mine) * stride
         turn = np.arange(dim - 1)[:, None]
-        slot = base + (mine - direction * (1 + turn)) % dim * block
-        parts.append(rows(turn, rank, dst, slot, block, reduce=True))
+        for gathers, half in enumerate(halves):
+            slot = base + (mine - direction * (turn + 1 - gathers)) % dim * block
+            half.append(rows(turn, rank, dst, slot, block, reduce=not gathers))
         base = base + mine * block
-    return one_after_the_other(*parts)
+    return one_after_the_other(*halves[0]), one_after_the_other(*halves[1][::-1])
 
 
 def torus_slots(dims: Sequence[int], strides: Sequence[int]) -> Ints:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import ScheduleError
 from ..schedule import Schedule
-from .parts import Rows, joined, rings, there_and_back, torus_slots
+from .parts import Rows, joined, one_after_the_other, rings, torus_slots
 from .registry import Phase, algorithm
 
 
@@ -110,8 +110,8 @@ def _torus(
     copies = list(product(orders, (1, -1) if mirrored else (1,)))
     parts = []
     for channel, (order, direction) in enumerate(copies):
-        half = rings([dims[i] for i in order], [strides[i] for i in order], direction)
-        parts.append(_on_channel(there_and_back(half), channel, group_size))
+        both = rings([dims[i] for i in order], [strides[i] for i in order], direction)
+        parts.append(_on_channel(one_after_the_other(*both), channel, group_size))
     slots = range(group_size * len(copies))
     return Schedule.of("all_reduce", name, group_size, joined(parts), input=slots, output=slots)
 
@@ -242,7 +242,7 @@ def all_reduce_hierarchical(group_size: int, ranks_per_host: int | None = None) 
         20
     """
     dims, strides = _hosts(group_size, ranks_per_host, "all_reduce")
-    both, slots = there_and_back(rings(dims, strides)), range(group_size)
+    both, slots = one_after_the_other(*rings(dims, strides)), range(group_size)
     return Schedule.of("all_reduce", "hierarchical", group_size, both, input=slots, output=slots)
 
 
@@ -275,7 +275,7 @@ def reduce_scatter_hierarchical(group_size: int, ranks_per_host: int | None = No
         "reduce_scatter",
         "hierarchical",
         group_size,
-        rings(dims, strides),
+        rings(dims, strides)[0],
         input=slots,
         output=[[slot] for slot in slots],
     )
@@ -310,7 +310,7 @@ def all_gather_hierarchical(group_size: int, ranks_per_host: int | None = None) 
         "all_gather",
         "hierarchical",
         group_size,
-        rings(dims, strides).backwards(),
+        rings(dims, strides)[1],
         input=[[slot] for slot in slots],
         output=slots,
     )
