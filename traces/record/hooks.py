@@ -213,8 +213,8 @@ def _is_async(plan: Plan, args: tuple[Any, ...], caller: Caller, frame: FrameTyp
     return True
 
 
-def _reduce_op(frame: FrameType | None, boxed: Any) -> str:
-    """Return the name of a reduce op.
+def _reduce_op(frame: FrameType | None, boxed: Any) -> str | None:
+    """Return the name of a reduce op; None where an older torch does not tell.
 
     Asking the boxed object runs TorchScript, which takes 8 µs; where one of torch's own functions
     calls, its options are at hand.
@@ -223,7 +223,8 @@ def _reduce_op(frame: FrameType | None, boxed: Any) -> str:
         options = frame.f_locals.get("opts")
         if options is not None:
             return REDUCE_OPS[int(options.reduceOp.op)]
-    return REDUCE_OPS[boxed.op()]
+    op = getattr(boxed, "op", None)
+    return None if op is None else REDUCE_OPS[op()]
 
 
 def _batch(recorder: Recorder, caller: Caller, frame: FrameType | None) -> int | None:
