@@ -361,7 +361,7 @@ def _choose(ways: _Ways, src: int, dst: int, node: int, hops: Int32s, best: Floa
 def _is_shortest(ways: _Ways, link: int, node: int, hops: Int32s, best: Floats) -> bool:
     before = ways.tails[link]
     by_hops = hops[before] >= 0 and hops[before] + 1 == hops[node]
-    return by_hops and best[before] + ways.latency_ns[link] * (not ways.alike) == best[node]
+    return bool(by_hops and best[before] + ways.latency_ns[link] * (not ways.alike) == best[node])
 
 
 @kernel

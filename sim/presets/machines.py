@@ -18,17 +18,20 @@ from ..topology import NodeKind
 from .parsing import Rates, Shape, link, preset
 from .switched import add_rails
 
+# Pairs of GPUs of a machine, by the number of links between them.
+Pairs = dict[int, tuple[tuple[int, int], ...]]
+
 # A way from GPU to GPU is two links where a switch lies between, one where none does.
 _NVLINK_HOP_NS, _PCIE_HOP_NS, _NET_HOP_NS = 600.0, 1000.0, 2700.0
 _PCIE3, _PCIE4, _PCIE5 = (Rates(rate * 1e9, _PCIE_HOP_NS / 2) for rate in (15.75, 31.5, 63))
 
 # DGX-1 V100: links between pairs of GPUs; the hybrid cube mesh. 25 GB/s a link.
-_CUBE_MESH = {
+_CUBE_MESH: Pairs = {
     1: ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)),
     2: ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)),
 }
 # MI250X: links between the eight dies of four packages. 50 GB/s a link.
-_MI250X = {
+_MI250X: Pairs = {
     1: ((0, 2), (1, 3), (4, 6), (5, 7)),
     2: ((0, 6), (1, 5), (2, 4), (3, 7)),
     4: ((0, 1), (2, 3), (4, 5), (6, 7)),
@@ -86,7 +89,7 @@ def _nvswitch(
 def _direct(
     n: int,
     shape: Shape | None,
-    pairs: dict[int, tuple[tuple[int, int], ...]],
+    pairs: Pairs,
     rate_GBps: float,
     nics: int,
     pcie: Rates,
@@ -142,7 +145,7 @@ def mi250x(n: int, shape: Shape | None) -> nx.DiGraph:
 @_machine("mi300x")
 def mi300x(n: int, shape: Shape | None) -> nx.DiGraph:
     """Return machines of 8 MI300X, each linked to every other; a 400 Gbit/s NIC each."""
-    pairs = {1: tuple((a, b) for a in range(8) for b in range(a + 1, 8))}
+    pairs: Pairs = {1: tuple((a, b) for a in range(8) for b in range(a + 1, 8))}
     return _direct(n, shape, pairs, 64, 8, _PCIE5, _net(400))
 
 
