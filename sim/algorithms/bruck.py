@@ -1,7 +1,4 @@
-"""All-gathers that keep each rank's blocks in an order of its own: Bruck, PAT, neighbour exchange.
-
-In Bruck and PAT slot s of rank r stands for the block of rank r + s, so that all ranks do the same.
-"""
+"""All-gathers in which what a rank has grows or doubles: Bruck, PAT, neighbour exchange."""
 
 from __future__ import annotations
 
@@ -51,9 +48,9 @@ def _relative(slot_of: Ints) -> list[list[int]]:
 def all_gather_bruck(group_size: int) -> Schedule:
     """Return Bruck's all_gather: in step k each rank sends all that it has to the rank 2^k before.
 
-    What a rank has doubles with each step; the last one brings what is missing. The blocks arrive
-    in the order r, r + 1, ..., so that others than we turn them round at the end; here the output
-    says which slot is whose. With 5 ranks, what rank 0 gets::
+    What a rank has doubles with each step; the last one brings what is missing. Others keep the
+    blocks in the order r, r + 1, ... and turn them round at the end; here each goes straight to its
+    place, so that a message may have two pieces. With 5 ranks, what rank 0 gets::
 
         step 0   from 1   block 1
         step 1   from 2   blocks 2-3
@@ -75,22 +72,27 @@ def all_gather_bruck(group_size: int) -> Schedule:
     for step in range((group_size - 1).bit_length()):
         far = 1 << step
         dst, count = (rank - far) % group_size, min(far, group_size - far)
-        parts.append(rows(step, rank, dst, 0, count, dst_slot=far, reduce=False))
+        low = np.minimum(count, group_size - rank)  # the others are beyond the last rank: from 0 on
+        parts.append(rows(step, rank, dst, rank, low, reduce=False))
+        split = low < count
+        left = (count - low)[split]
+        parts.append(rows(step, rank[split], dst[split], 0, left, reduce=False))
     return Schedule.of(
         "all_gather",
         "bruck",
         group_size,
         joined(parts),
-        input=[0],
-        output=_relative(rank),
+        input=[[one] for one in range(group_size)],
+        output=range(group_size),
     )
 
 
 def _pat(group_size: int) -> tuple[Rows, Ints]:
     """Return the rows of a PAT all_gather, and the slot of the block that is so many ranks on.
 
-    Blocks lie in the order of their distances' bits turned around, so that those that travel
-    together, which have the same low bits, lie side by side as far as that is possible.
+    A slot of rank r stands for the block of rank r + s, so that all ranks do the same. Blocks lie
+    in the order of the turned-around bits of s: those that travel together, which have the same low
+    bits, lie side by side as far as that is possible.
     """
     levels = (group_size - 1).bit_length()
     turned = reversed_bits(1 << levels)
