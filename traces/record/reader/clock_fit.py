@@ -55,7 +55,7 @@ class Fit:
         at_ns: Moments of the corners by the one clock, two or more.
         corner_ns: The difference there, beyond `base_ns`: a float holds no whole day in ns.
         base_ns: What is the same everywhere.
-        error_ns: How wrong the difference may be anywhere between the first and the last bound.
+        error_ns: How wrong the difference may be at any moment for which it was asked.
     """
 
     at_ns: tuple[int, ...]
@@ -74,12 +74,18 @@ class Fit:
         return drift.astype(np.int64) + self.base_ns
 
 
-def fit(bounds: Bounds) -> Fit | None:
-    """Return the difference that keeps the bounds best, or None where a side has none."""
+def fit(bounds: Bounds, span: tuple[int, int] | None = None) -> Fit | None:
+    """Return the difference that keeps the bounds best, or None where a side has none.
+
+    Args:
+        bounds: What is known.
+        span: Moments between which the difference is wanted; the error holds there. The first and
+            the last bound by default.
+    """
     if not len(bounds.low) or not len(bounds.high):
         return None
-    start = int(min(bounds.low_at.min(), bounds.high_at.min()))
-    end = int(max(bounds.low_at.max(), bounds.high_at.max()))
+    moments = (bounds.low_at, bounds.high_at, np.array(span or (), np.int64))
+    start, end = (int(pick(np.concatenate(moments))) for pick in (np.min, np.max))
     length = max(end - start, 1)
     base = int(bounds.low.max())
     points = _Points(
@@ -136,7 +142,11 @@ class _Curve(NamedTuple):
 
 def _straight(points: _Points, start: float, end: float) -> _Curve:
     """Return the line that keeps the largest distance from the bounds."""
-    slope = _peak(points.width, -MAX_DRIFT, MAX_DRIFT)
+
+    def room(slope: float) -> float:
+        return points.width(slope) - abs(slope) / MAX_DRIFT  # an ns: of equal ones the flattest
+
+    slope = _peak(room, -MAX_DRIFT, MAX_DRIFT)
     middle = sum(points.room(slope)) / 2
     value = (middle + slope * start, middle + slope * end)
     width = points.width(slope)

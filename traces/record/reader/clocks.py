@@ -57,7 +57,8 @@ def align(files: Sequence[RecordFile], events: Table) -> tuple[Table, Alignment]
     shifts: dict[str, Fit] = {}
     lost: dict[str, int | None] = {}
     for number, name in enumerate(others, 1):
-        found = fit(_bounds(files, events, flows, of_row, number, (name, reference)))
+        bounds = _bounds(files, events, flows, of_row, number, (name, reference))
+        found = fit(bounds, _span(events, of_row == number))
         if found is None:
             lost[name] = _by_wall_clock(files, names, name, reference)
         else:
@@ -153,6 +154,13 @@ def _bounds(
         np.concatenate([at, sent_by_us[from_us]]),
         np.concatenate([high, got_there[from_us] - sent_by_us[from_us]]),
     )
+
+
+def _span(events: Table, rows: Mask) -> tuple[int, int] | None:
+    """Return the first and the last moment of these rows."""
+    moments = [events[name].values[rows & events[name].valid] for name in _TIMES]
+    found = np.concatenate(moments)
+    return (int(found.min()), int(found.max())) if len(found) else None
 
 
 def _shifted(events: Table, rows: Mask, shift: Fit) -> Table:
