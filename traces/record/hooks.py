@@ -133,10 +133,18 @@ class Hooks:
         if found is None:
             cells = _cells(plan, args, info, caller, reduce_op, is_async, inputs, outputs)
             found = recorder.define_call(key, cells, segment)
-        batch = _batch(recorder, caller, frame) if caller.api == "batch_isend_irecv" else None
+        coalesced = self.works.batch
+        if coalesced is not None:
+            batch = -1 if coalesced.first is None else coalesced.first
+        elif caller.api == "batch_isend_irecv":
+            batch = _batch(recorder, caller, frame)
+        else:
+            batch = None
         states = segment.states.list(b"before", plan.role[0], inputs) if inputs else b""
         if batch is not None:
             recorder.local.batch = seq if batch < 0 else batch
+            if coalesced is not None:
+                coalesced.first = recorder.local.batch
             inside += b',"batch":%d' % recorder.local.batch
         segment.writer.write(
             b'{"r":"begin","seq":%d,"call":%d,"t":%d%b,"s":[%b]}\n'
@@ -153,9 +161,11 @@ class Hooks:
             event.end()
             return result
         boxed = result if plan.work < 0 else result[plan.work]
-        if boxed is None:  # inside a coalesced batch: the batch has the Work
+        work = None if boxed is None else self._unbox_work(boxed)
+        if work is None:  # coalesced: the batch has the Work
+            if self.works.batch is not None:
+                self.works.batch.events.append(event)
             return result
-        work = self._unbox_work(boxed)
         file = "" if frame is None else frame.f_code.co_filename
         if file == _PYTHON_CALLS and not event.is_async:
             self.works.await_now(event, work)

@@ -107,6 +107,42 @@ class Open:
         return b',"set":{"peer":%d,"peer_group_rank":%d%b}' % (info.ranks[peer], peer, number)
 
 
+class Batch:
+    """Operations between the start and the end of coalescing, which have one Work together."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None  # seq of the first operation
+        self.events: list[Open] = []
+        self.is_async = True
+        self.work: Any = None
+        self.ref: Any = None
+
+    @property
+    def seq(self) -> int:
+        """Number of its first operation."""
+        return self.events[0].seq
+
+    @property
+    def recorder(self) -> Recorder:
+        """The recorder of its operations."""
+        return self.events[0].recorder
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an end is still to be written."""
+        return any(event.is_open for event in self.events)
+
+    def end(self, error: BaseException | None = None, work: Any = None) -> None:
+        """Write the end of each operation."""
+        for event in self.events:
+            event.end(error, work)
+        self.work = None
+
+    def is_of(self, work: Any) -> bool:
+        """Return whether this is the batch of a Work."""
+        return self.work is work or (self.ref is not None and self.ref() is work)
+
+
 class _Ref(weakref.ref[Any]):
     """A weak reference that knows the identity of what it referred to."""
 
@@ -129,14 +165,14 @@ class Works:
 
     def __init__(self, report: Callable[[BaseException], None]) -> None:
         self._report = report
-        self._kept: dict[int, Open] = {}  # by identity of the Work
-        self._futures: dict[int, tuple[_Ref, Open]] = {}
+        self._kept: dict[int, Open | Batch] = {}  # by identity of the Work
+        self._futures: dict[int, tuple[_Ref, Open | Batch]] = {}
         # Works and futures that the program dropped. Nothing that runs when an object dies may run
         # bytecode, in which a thread of torch could lose the interpreter.
         self._dropped: list[_Ref] = []
         # Callbacks that torch still holds, with the future that they are on. Once one is gone, its
         # thread is done with Python for good.
-        self._flying: dict[weakref.ref[Any], tuple[Any, Open]] = {}
+        self._flying: dict[weakref.ref[Any], tuple[Any, Open | Batch]] = {}
         self._replaced: list[tuple[Any, str, Any]] = []
         self._local = threading.local()
         self._get_future = torch._C._distributed_c10d.Work.get_future
@@ -150,6 +186,9 @@ class Works:
             if "get_future" in vars(owner):
                 self._replace(owner, "get_future", self._future_of(owner.get_future))
         self._replace(torch._C.Future, "wait", self._future_wait(torch._C.Future.wait))
+        group: Any = torch._C._distributed_c10d.ProcessGroup
+        self._replace(group, "_start_coalescing", self._start_batch(group._start_coalescing))
+        self._replace(group, "_end_coalescing", self._end_batch(group._end_coalescing))
 
     def unpatch(self) -> None:
         """Give the methods back."""
@@ -204,12 +243,45 @@ class Works:
 
         return wait
 
-    def await_now(self, event: Open, work: Any) -> None:
+    def _start_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def _start_coalescing(self_: Any, *args: Any) -> Any:
+            result = original(self_, *args)
+            self._local.batch = Batch()
+            return result
+
+        return _start_coalescing
+
+    def _end_batch(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def _end_coalescing(self_: Any, *args: Any) -> Any:
+            batch, self._local.batch = self.batch, None
+            try:
+                work = original(self_, *args)
+            except BaseException as failure:
+                if batch is not None and batch.events:
+                    self._finish(batch, None, failure, None)
+                raise
+            try:
+                if batch is not None and batch.events and work is not None:
+                    self.watch(batch, work)
+                    self.keep(batch, work, sys._getframe().f_back)
+            except Exception as error:
+                self._report(error)
+            return work
+
+        return _end_coalescing
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that this thread is coalescing, if any."""
+        found: Batch | None = getattr(self._local, "batch", None)
+        return found
+
+    def await_now(self, event: Open | Batch, work: Any) -> None:
         """Remember an operation that one of torch's functions waits for before it returns."""
         event.work = work
         self._kept[id(work)] = event
 
-    def keep(self, event: Open, work: Any, frame: FrameType | None) -> None:
+    def keep(self, event: Open | Batch, work: Any, frame: FrameType | None) -> None:
         """Remember an operation whose Work goes to Python, until it is waited for or dropped.
 
         Args:
@@ -227,7 +299,7 @@ class Works:
         else:
             frame.f_trace = partial(_trace_nothing, work)
 
-    def watch(self, event: Open, work: Any) -> bool:
+    def watch(self, event: Open | Batch, work: Any) -> bool:
         """Write the end when the Work's future is done; return whether it has a future."""
         future = self._future(work)
         if future is None:
@@ -241,7 +313,7 @@ class Works:
         self._after(future, event, done).add_done_callback(done)
         return True
 
-    def chain(self, event: Open, work: Any) -> Any:
+    def chain(self, event: Open | Batch, work: Any) -> Any:
         """Return a boxed Work that is done after the end is written; None where that cannot be."""
         future = self._future(work)
         if future is None:
@@ -264,7 +336,7 @@ class Works:
         except RuntimeError:
             return None
 
-    def _after(self, future: Any, event: Open, done: Callable[[Any], Any]) -> Any:
+    def _after(self, future: Any, event: Open | Batch, done: Callable[[Any], Any]) -> Any:
         """Return a future that torch completes right after another one, and that we can, too."""
         after = torch._C._collect_all([future])
         self._flying[weakref.ref(done, self._flying.pop)] = (after, event)
@@ -315,7 +387,7 @@ class Works:
             if self._futures.get(ref.key, (None,))[0] is ref:
                 del self._futures[ref.key]
 
-    def _end(self, event: Open, future: Any) -> None:
+    def _end(self, event: Open | Batch, future: Any) -> None:
         failure: BaseException | None = None
         try:
             try:
@@ -328,7 +400,7 @@ class Works:
         finally:
             failure = None  # its traceback holds this frame, which holds it
 
-    def _begin_wait(self, event: Open) -> int | None:
+    def _begin_wait(self, event: Open | Batch) -> int | None:
         try:
             return event.recorder.begin("wait", parent=event.seq, provenance="called")
         except Exception as error:
@@ -336,7 +408,7 @@ class Works:
             return None
 
     def _finish(
-        self, event: Open, waiting: int | None, failure: BaseException | None, work: Any
+        self, event: Open | Batch, waiting: int | None, failure: BaseException | None, work: Any
     ) -> None:
         try:
             event.end(failure, work)

@@ -317,3 +317,43 @@ def test_operation_of_a_later_torch_is_understood_by_its_schema() -> None:
     assert (plan.inputs, plan.outputs, plan.work) == ((1,), (0,), -1)
     assert plan.number("async_op", (None, None, None, 2)) is True
     assert plan.number("root_rank", (None, None, None, 2)) == 2
+
+
+@pytest.fixture
+def coalescing(group: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Broadcasts as NCCL coalesces them: they have no Work, and the end of the batch has one."""
+    library: Any = torch.library.Library
+    fake = library("c10d", "IMPL")
+    none: Any = dist.Work.boxed(None)  # what C++ returns for a null pointer
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that its own kernel is replaced
+        fake.impl("broadcast_", lambda tensors, *_: (tensors, none), "CPU")
+    pg = dist.ProcessGroup
+    monkeypatch.setattr(pg, "_start_coalescing", lambda *_: None)
+    monkeypatch.setattr(
+        pg, "_end_coalescing", lambda *_: dist.all_reduce(torch.ones(1), async_op=True)
+    )
+    yield
+    fake._destroy()
+
+
+def test_coalesced_operations_have_one_batch_and_end_with_it(
+    coalescing: None, tmp_path: Path
+) -> None:
+    pg = dist.group.WORLD
+    assert pg is not None
+    with chunkscope.record(tmp_path / "run"):
+        for _ in range(2):
+            manager = dist.distributed_c10d._coalescing_manager(pg, torch.device("cpu"), True)
+            with manager as works_:
+                for value in (1.0, 2.0):
+                    pg.broadcast([torch.full((1,), value)], dist.BroadcastOptions())
+            works_.wait()
+        dist.barrier()
+    trace = chunkscope.read(tmp_path / "run")
+    found = rows(trace, collective="broadcast")
+    seqs = [r["seq"] for r in found]
+    assert [r["batch"] for r in found] == [seqs[0]] * 2 + [seqs[2]] * 2
+    assert [r["status"] for r in found] == ["ok"] * 4
+    assert [values(trace, r["row"], "after") for r in found] == [[[1.0]], [[2.0]]] * 2
+    assert "batch" not in rows(trace, collective="barrier")[0]
