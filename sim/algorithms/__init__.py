@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from . import (
+    all_to_all,
+    barrier,
     bruck,
     butterfly,
     chain,
@@ -28,6 +30,8 @@ __all__ = [
     "Phase",
     "Sizes",
     "algorithm",
+    "all_to_all",
+    "barrier",
     "bruck",
     "butterfly",
     "chain",

@@ -19,14 +19,14 @@ def _reduce_phases(schedule: Schedule) -> list[Phase]:
     return [Phase("reduce", 0, schedule.n_steps, sentence)]
 
 
-def _edges(group_size: int, root: int, radix: int) -> tuple[Ints, Ints, Ints]:
+def edges(group_size: int, root: int, radix: int) -> tuple[Ints, Ints, Ints]:
     """Return level, child and parent of every edge.
 
     Counted from the root, a rank's parent has its lowest digit that is not 0, to base `radix`, set
     to 0; the level of the edge is the number of that digit.
     """
     if radix < 2:
-        raise ScheduleError(f"k_nomial: radix is {radix}, expected 2 or more")
+        raise ScheduleError(f"radix is {radix}, expected 2 or more")
     virtual = np.arange(1, group_size)
     level, parent = np.zeros_like(virtual), np.zeros_like(virtual)
     power, number = 1, 0
@@ -62,7 +62,7 @@ def broadcast_k_nomial(group_size: int, root: int = 0, radix: int = 4) -> Schedu
         >>> broadcast_k_nomial(16, radix=4).n_steps
         2
     """
-    level, child, parent = _edges(group_size, root, radix)
+    level, child, parent = edges(group_size, root, radix)
     columns = (int(level.max(initial=-1)) - level, 0, parent, child, 0, 0, 1, False)
     return Schedule.of(
         "broadcast", "k_nomial", group_size, columns, input=[0], output=[0], root=root
@@ -92,6 +92,6 @@ def reduce_k_nomial(group_size: int, root: int = 0, radix: int = 4) -> Schedule:
         >>> reduce_k_nomial(16, radix=4).n_steps
         2
     """
-    level, child, parent = _edges(group_size, root, radix)
+    level, child, parent = edges(group_size, root, radix)
     columns = (level, 0, child, parent, 0, 0, 1, True)
     return Schedule.of("reduce", "k_nomial", group_size, columns, input=[0], output=[0], root=root)
