@@ -12,7 +12,7 @@ from .commands.checking import check, diff, verify
 from .commands.console import Commands
 from .commands.looking import open_, show
 from .commands.making import demo, export, list_, run, sim
-from .commands.recording import merge, record
+from .commands.recording import merge, record, strip
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -47,6 +47,7 @@ for command in (
     run,
     record,
     merge,
+    strip,
     open_,
     show,
     check,

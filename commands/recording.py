@@ -1,4 +1,4 @@
-"""Commands that record a program and join recordings."""
+"""Commands that record a program, and that join or strip recordings."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .common import (
     serve_dashboard,
     settle,
     summarise,
+    write_trace,
 )
 from .console import parse_size, unused
 
@@ -148,6 +149,35 @@ def merge(out: Path, folders: tuple[Path, ...], force: bool) -> None:
     join(folder, folders, force=force)
     settle(folder, out)
     summarise(read_trace(out), out, f"chunkscope open {out}")
+
+
+@click.command()
+@click.argument("path", metavar="TRACE", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--keep-values", is_flag=True, help="Leave what tensors held.")
+@click.option("--keep-paths", is_flag=True, help="Leave lines, files and names of the program.")
+@click.option("--keep-hosts", is_flag=True, help="Leave host names and process ids.")
+def strip(path: Path, out: Path, keep_values: bool, keep_paths: bool, keep_hosts: bool) -> None:
+    """Take out values, paths and host names before a trace is shared.
+
+    OUT is a .jsonl or .parquet file, or a new folder. TRACE stays as it is.
+
+    \b
+    Example: chunkscope strip chunkscope-out/run run.parquet
+    """
+    from ..sim.library import algorithms
+    from ..traces.strip import strip as stripped
+
+    known = {entry.name for entry in algorithms()}
+    trace = stripped(
+        read_trace(path),
+        values=not keep_values,
+        paths=not keep_paths,
+        hosts=not keep_hosts,
+        keep=known,
+    )
+    write_trace(trace, out)
+    summarise(trace, out, f"chunkscope open {out}")
 
 
 def _options(given: dict[str, Any]) -> Options:

@@ -50,7 +50,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What to add to a file's times to get rank 0's, and how wrong that may be."""
+    """What was added to a file's times to get rank 0's clock, and how wrong that may be.
+
+    Clocks drift apart: `offset_ns` is that of the file's begin, `error_ns` holds for all its times.
+    """
 
     file: str
     offset_ns: int = 0
