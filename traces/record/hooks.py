@@ -134,12 +134,11 @@ class Hooks:
             cells = _cells(plan, args, info, caller, reduce_op, is_async, inputs, outputs)
             found = recorder.define_call(key, cells, segment)
         coalesced = self.works.batch
+        batch: int | None = None
         if coalesced is not None:
             batch = -1 if coalesced.first is None else coalesced.first
         elif caller.api == "batch_isend_irecv":
             batch = _batch(recorder, caller, frame)
-        else:
-            batch = None
         states = segment.states.list(b"before", plan.role[0], inputs) if inputs else b""
         if batch is not None:
             recorder.local.batch = seq if batch < 0 else batch

@@ -17,7 +17,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,7 +99,9 @@ class Recorder:
         # Where calls are left out or deleted, the others say their numbers.
         self.is_bounded = bool(options.only) or options.keep_last is not None
         self._numbering = Numbering() if self.is_bounded else None
-        self.groups: dict[Any, GroupInfo] = {}
+        # Weakly: a group that the program destroys must go, with its threads and connections.
+        self.groups: MutableMapping[Any, GroupInfo] = weakref.WeakKeyDictionary()
+        self._bare_groups: list[Any] = []
         self.numbers = itertools.count()
         self.local = _Local()
         self._lock = threading.RLock()
@@ -318,6 +321,8 @@ class Recorder:
             record = {"r": "group", "n": found.number, "ranks": ranks, **_labels(group)}
             self._segments.keep(("group", found.number), record)
             self.groups[group] = found
+            if group not in torch.distributed.distributed_c10d._world.pg_map:
+                self._bare_groups.append(group)  # nobody else may hold its Python side
             self._group_ranks[found.number] = found.ranks
             return found
 

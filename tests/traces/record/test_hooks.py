@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -357,3 +358,43 @@ def test_coalesced_operations_have_one_batch_and_end_with_it(
     assert [r["status"] for r in found] == ["ok"] * 4
     assert [values(trace, r["row"], "after") for r in found] == [[[1.0]], [[2.0]]] * 2
     assert "batch" not in rows(trace, collective="barrier")[0]
+
+
+def test_destroyed_group_is_gone(group: None, tmp_path: Path) -> None:
+    threads = Path("/proc/self/task")
+    before = len(list(threads.iterdir()))
+    with chunkscope.record(tmp_path / "run"):
+        for _ in range(3):
+            pg = dist.new_group([0])
+            dist.barrier(group=pg)
+            dist.destroy_process_group(pg)
+            del pg
+        assert len(list(threads.iterdir())) == before
+
+
+def test_work_is_held_no_longer_than_the_program_holds_it(group: None, tmp_path: Path) -> None:
+    with chunkscope.record(tmp_path / "run"):
+        work = dist.reduce_scatter_tensor(torch.zeros(1), torch.ones(1), async_op=True)
+        assert work is not None
+        with pytest.raises(RuntimeError):
+            work.get_future()  # gloo's has none: only the program can say when it is over
+        ref = weakref.ref(work)
+        del work
+        assert ref() is None
+
+
+def test_end_of_the_process_cuts_off_what_is_pending(group: None, tmp_path: Path) -> None:
+    future = torch.futures.Future[Any]()
+
+    class Pending:
+        """The Work of an operation whose peer never comes."""
+
+    with chunkscope.record(tmp_path / "run") as recorder:
+        ends = works.Works(hooks.report)
+        ends._get_future = lambda _: future
+        event = works.Open(recorder, 0, (), b"output", is_async=True)
+        assert ends.watch(event, Pending())
+        ends.settle(patience_s=0.0)
+        assert not ends._flying
+        future.set_result([])
+        assert event.is_open
