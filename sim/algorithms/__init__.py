@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     all_to_all,
     barrier,
+    binary,
     bruck,
     butterfly,
     chain,
@@ -32,6 +33,7 @@ __all__ = [
     "algorithm",
     "all_to_all",
     "barrier",
+    "binary",
     "bruck",
     "butterfly",
     "chain",
