@@ -374,7 +374,7 @@ def test_destroyed_group_is_gone(group: None, tmp_path: Path) -> None:
 
 def test_work_is_held_no_longer_than_the_program_holds_it(group: None, tmp_path: Path) -> None:
     with chunkscope.record(tmp_path / "run"):
-        work = dist.reduce_scatter_tensor(torch.zeros(1), torch.ones(1), async_op=True)
+        work = dist.reduce_scatter(torch.zeros(1), [torch.ones(1)], async_op=True)
         assert work is not None
         with pytest.raises(RuntimeError):
             work.get_future()  # gloo's has none: only the program can say when it is over
