@@ -58,3 +58,21 @@ def k_nomial_reduce(n: int, size: float, radix: int = 4) -> Terms:
         total = total.then(Terms(1, size, (min(radix, n) - 1) * size))
         n = -(-n // radix)
     return total
+
+
+@closed("broadcast", "chain")
+def chain_broadcast(n: int, size: float, segments: int = 4) -> Terms:
+    """Return (n-2+k)(α + S/(kB)) for k segments.
+
+    Source: R. Thakur, R. Rabenseifner and W. Gropp, 2005.
+    """
+    return message(size / segments) * (n - 2 + segments)
+
+
+@closed("reduce", "chain")
+def chain_reduce(n: int, size: float, segments: int = 4) -> Terms:
+    """Return (n-2+k)(α + S/(kB) + γS/k) for k segments.
+
+    Source: as the broadcast's.
+    """
+    return message(size / segments, reduces=True) * (n - 2 + segments)

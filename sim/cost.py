@@ -1,11 +1,9 @@
-"""What a collective must cost: closed forms of the algorithms, and bounds that none can beat.
+"""What a collective must cost: bounds that no algorithm can beat.
 
-    ring_all_reduce_ns(8, 64 << 20, latency_ns=1000, bandwidth_Bps=100e9)
     lower_bound_ns(replay)      # for the replay's own collective, sizes and topology
 
-The closed forms hold where every message has its path for itself, all paths are alike, and the
-elements divide into equal chunks: 2(n-1)(α + S/(nB)) for the ring, and so on. α is the latency of
-a path (two links on a star), B the rate of a link, γ the time of a byte to reduce.
+What each algorithm costs is in `closed`. α is the latency of a path (two links on a star), B the
+rate of a link.
 """
 
 from __future__ import annotations
@@ -24,136 +22,6 @@ if TYPE_CHECKING:
     from .replay import Replay
 
 Floats = npt.NDArray[np.float64]
-
-
-def message_ns(
-    size_bytes: float, latency_ns: float, bandwidth_Bps: float, reduce_Bps: float | None = None
-) -> float:
-    """Return the time of one message, and of reducing it where `reduce_Bps` is given.
-
-    Args:
-        size_bytes: Bytes of the message.
-        latency_ns: α, latency of its path.
-        bandwidth_Bps: B, rate of the slowest link of its path.
-        reduce_Bps: 1/γ, bytes a second that a rank reduces; None for no cost.
-
-    Source: R. W. Hockney, "The communication challenge for MPP", 1994.
-
-    Example:
-        >>> message_ns(1000, latency_ns=500, bandwidth_Bps=1e9)
-        1500.0
-    """
-    reduce_ns = 0.0 if reduce_Bps is None else size_bytes * 1e9 / reduce_Bps
-    return latency_ns + size_bytes * 1e9 / bandwidth_Bps + reduce_ns
-
-
-def ring_all_reduce_ns(
-    group_size: int,
-    size_bytes: float,
-    latency_ns: float,
-    bandwidth_Bps: float,
-    reduce_Bps: float | None = None,
-) -> float:
-    """Return 2(n-1)(α + S/(nB)) + (n-1)γS/n, the time of a ring all_reduce.
-
-    Args:
-        group_size: n.
-        size_bytes: S, bytes of the whole vector.
-        latency_ns, bandwidth_Bps, reduce_Bps: As in `message_ns`.
-
-    Source: P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-    workstations", 2009.
-
-    Example:
-        >>> ring_all_reduce_ns(4, 4000, latency_ns=1000, bandwidth_Bps=1e9)
-        12000.0
-    """
-    rates = latency_ns, bandwidth_Bps
-    return ring_reduce_scatter_ns(group_size, size_bytes, *rates, reduce_Bps) + ring_all_gather_ns(
-        group_size, size_bytes, *rates
-    )
-
-
-def ring_reduce_scatter_ns(
-    group_size: int,
-    size_bytes: float,
-    latency_ns: float,
-    bandwidth_Bps: float,
-    reduce_Bps: float | None = None,
-) -> float:
-    """Return (n-1)(α + S/(nB) + γS/n), the time of a ring reduce_scatter of S bytes in all.
-
-    Source: E. Chan et al., "Collective communication: theory, practice, and experience", 2007.
-
-    Example:
-        >>> ring_reduce_scatter_ns(4, 4000, latency_ns=1000, bandwidth_Bps=1e9)
-        6000.0
-    """
-    chunk = size_bytes / group_size
-    return (group_size - 1) * message_ns(chunk, latency_ns, bandwidth_Bps, reduce_Bps)
-
-
-def ring_all_gather_ns(
-    group_size: int, size_bytes: float, latency_ns: float, bandwidth_Bps: float
-) -> float:
-    """Return (n-1)(α + S/(nB)), the time of a ring all_gather of S bytes in all.
-
-    Source: E. Chan et al., "Collective communication: theory, practice, and experience", 2007.
-
-    Example:
-        >>> ring_all_gather_ns(4, 4000, latency_ns=1000, bandwidth_Bps=1e9)
-        6000.0
-    """
-    return ring_reduce_scatter_ns(group_size, size_bytes, latency_ns, bandwidth_Bps)
-
-
-def tree_ns(
-    group_size: int,
-    size_bytes: float,
-    latency_ns: float,
-    bandwidth_Bps: float,
-    reduce_Bps: float | None = None,
-) -> float:
-    """Return ⌈lg n⌉(α + S/B + γS), the time of a binomial tree's broadcast (no γ) or reduce.
-
-    An all_reduce by tree is a reduce, then a broadcast. For group sizes that are no power of two
-    it holds under the policies rank_step and lockstep; dataflow may be faster.
-
-    Source: R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication
-    operations in MPICH", 2005.
-
-    Example:
-        >>> tree_ns(8, 1000, latency_ns=1000, bandwidth_Bps=1e9)
-        6000.0
-    """
-    steps = (group_size - 1).bit_length()
-    return steps * message_ns(size_bytes, latency_ns, bandwidth_Bps, reduce_Bps)
-
-
-def chain_ns(
-    group_size: int,
-    size_bytes: float,
-    segments: int,
-    latency_ns: float,
-    bandwidth_Bps: float,
-    reduce_Bps: float | None = None,
-) -> float:
-    """Return (n-2+k)(α + S/(kB)), the time of a chain pipelined in k segments; 0 for one rank.
-
-    Each reduce adds γS/k to its message; those of later segments overlap with messages, so this
-    holds with `reduce_Bps` under rank_step and lockstep alone.
-
-    Source: R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication
-    operations in MPICH", 2005.
-
-    Example:
-        >>> chain_ns(4, 4000, 4, latency_ns=1000, bandwidth_Bps=1e9)
-        12000.0
-    """
-    if group_size == 1:
-        return 0.0
-    one = message_ns(size_bytes / segments, latency_ns, bandwidth_Bps, reduce_Bps)
-    return (group_size - 2 + segments) * one
 
 
 def latency_bound_ns(group_size: int, latency_ns: float, ports: int = 1) -> float:

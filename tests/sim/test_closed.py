@@ -30,6 +30,8 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "torus3d": [{"mirrored": True}],
     "hierarchical": [{"ranks_per_host": 1}],
     "sharp": [{"segments": 4}],
+    "chain": [{"segments": 3}],
+    "flat": [{"in_turn": True}],
 }
 CASES = [
     pytest.param(collective, name, given, id=f"{collective}-{name}-{given}")

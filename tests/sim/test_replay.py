@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from chunkscope.errors import ScheduleError, TopologyError
 from chunkscope.sim import cost
+from chunkscope.sim.closed import closed_form
 from chunkscope.sim.library import algorithms, build
 from chunkscope.sim.order import POLICIES, Policy
 from chunkscope.sim.replay import Replay, simulate
@@ -65,7 +66,8 @@ def test_uncontended_ring_equals_its_closed_form_to_the_nanosecond(
     replay = simulate(bound, parse("ring:7GB/s,1.3us", n_ranks), policy=policy)
     expected = 2 * (n_ranks - 1) * (1300 + bound.size_bytes / n_ranks / 7)
     assert replay.duration_ns == round(expected)
-    assert cost.ring_all_reduce_ns(n_ranks, bound.size_bytes, 1300, 7e9) == pytest.approx(expected)
+    terms = closed_form("all_reduce", "ring", n_ranks, bound.size_bytes)
+    assert terms.time_ns(1300, 7e9) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["reduce_scatter", "all_gather"])
@@ -81,7 +83,8 @@ def test_reduce_costs_once_a_step_of_the_first_half() -> None:
     bound = build("all_reduce", "ring", 4).bind(4000, "int8")
     replay = simulate(bound, parse(f"ring:{EASY}", 4), reduce_Bps=0.5e9)
     assert replay.duration_ns == 6 * 2000 + 3 * 2000
-    assert replay.duration_ns == cost.ring_all_reduce_ns(4, 4000, 1000, 1e9, 0.5e9)
+    terms = closed_form("all_reduce", "ring", 4, 4000)
+    assert replay.duration_ns == terms.time_ns(1000, 1e9, 0.5e9)
 
 
 def test_fixed_cost_and_header_belong_to_the_message() -> None:
@@ -273,7 +276,8 @@ def test_chain_is_a_pipeline(segments: int) -> None:
     bound = build("broadcast", "chain", 5, segments=segments).bind(8000, "int8")
     replay = simulate(bound, parse(f"line:{EASY}", 5))
     assert replay.duration_ns == (5 - 2 + segments) * (1000 + 8000 // segments)
-    assert replay.duration_ns == cost.chain_ns(5, 8000, segments, 1000, 1e9)
+    terms = closed_form("broadcast", "chain", 5, 8000, segments=segments)
+    assert replay.duration_ns == terms.time_ns(1000, 1e9)
 
 
 @pytest.mark.parametrize("name", ["broadcast", "reduce"])
@@ -281,7 +285,7 @@ def test_chain_is_a_pipeline(segments: int) -> None:
 def test_tree_takes_a_message_a_level(name: str, n_ranks: int) -> None:
     bound = build(name, "tree", n_ranks).bind(1000, "int8")
     replay = simulate(bound, parse(f"fully:{EASY}", n_ranks), policy="rank_step")
-    assert replay.duration_ns == cost.tree_ns(n_ranks, 1000, 1000, 1e9)
+    assert replay.duration_ns == closed_form(name, "tree", n_ranks, 1000).time_ns(1000, 1e9)
 
 
 def test_a_slow_link_spreads_one_rank_a_step() -> None:
