@@ -6,7 +6,6 @@ blocks that a rank passes on. All of them take blocks of different sizes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from ...errors import ScheduleError
 from ..schedule import Schedule
 from .registry import Phase, algorithm
+from .torus import usual_host
 
 Columns = Sequence[npt.ArrayLike]
 
@@ -194,7 +194,7 @@ def all_to_all_hierarchical(group_size: int, ranks_per_host: int | None = None) 
 
     Args:
         group_size: Number of ranks, 1 or more.
-        ranks_per_host: b, a divisor of the group size; None for the largest up to its root.
+        ranks_per_host: b, a divisor of the group size; None for the largest up to 8, or all.
 
     Source: NVIDIA, "Doubling all2all Performance with NVIDIA Collective Communication Library
         2.12", 2022 (PXN); S. Bokhari and H. Berryman, Complete exchange on a circuit switched
@@ -204,8 +204,8 @@ def all_to_all_hierarchical(group_size: int, ranks_per_host: int | None = None) 
         >>> all_to_all_hierarchical(8, ranks_per_host=4).n_steps
         4
     """
-    b = _ranks_per_host(group_size, ranks_per_host)
-    a, n = group_size // b, group_size
+    n = group_size
+    a, b = hosts(n, ranks_per_host)
     host, local, k = np.ogrid[:a, :b, :a]
     src = host * b + local
     # Scratch slot b·h + l has the block of the host's rank l for host h.
@@ -225,11 +225,18 @@ def all_to_all_hierarchical(group_size: int, ranks_per_host: int | None = None) 
     return _of_rows("hierarchical", n, _joined(parts), scratch=n)
 
 
-def _ranks_per_host(group_size: int, given: int | None) -> int:
-    if given is None:
-        return next(b for b in range(math.isqrt(group_size), 0, -1) if group_size % b == 0)
-    if given < 1 or group_size % given:
-        raise ScheduleError(
-            f"hierarchical: ranks_per_host is {given}, expected a divisor of {group_size}"
-        )
-    return given
+def hosts(group_size: int, ranks_per_host: int | None = None) -> tuple[int, int]:
+    """Return how many hosts there are, and ranks on each; None for as many as `usual_host` has.
+
+    Raises:
+        ScheduleError: The ranks cannot be divided so.
+
+    Example:
+        >>> hosts(12), hosts(12, 3)
+        ((2, 6), (4, 3))
+    """
+    n = group_size
+    b = usual_host(n) if ranks_per_host is None else ranks_per_host
+    if b < 1 or n % b:
+        raise ScheduleError(f"hierarchical: ranks_per_host is {b}, expected a divisor of {n}")
+    return n // b, b

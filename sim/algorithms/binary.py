@@ -43,10 +43,9 @@ def _reduce_phases(schedule: Schedule) -> list[Phase]:
 
 
 class _Edges(NamedTuple):
-    """Edges of a tree; the child has segment j from the end of step `first` + 2j on.
+    """Edges of a tree; segment j reaches the child in step `first` + 2j.
 
-    With one segment the second child is served right after the first; in between, the parent gets
-    its next segment.
+    Every other step, since a parent serves two children in turn.
     """
 
     child: Ints
@@ -131,11 +130,13 @@ def _timed(parent: Ints, colour: Ints) -> _Edges:
     return _Edges(np.arange(1, len(parent)), parent[1:], arrives[1:])
 
 
-def _rows(edges: _Edges, root: int, segments: int, first_slot: int, *, up: bool) -> Rows:
+def _rows(
+    edges: _Edges, root: int, segments: int, first_slot: int, *, up: bool, every: int = 2
+) -> Rows:
     """Return the rows of one tree, downwards; with `up` against the edges, last step first."""
     group_size = len(edges.child) + 1
     segment = np.arange(segments)[:, None]
-    step = edges.first + 2 * segment
+    step = edges.first + every * segment
     child, parent = (edges.child + root) % group_size, (edges.parent + root) % group_size
     src, dst = (child, parent) if up else (parent, child)
     slot = first_slot + segment
@@ -152,7 +153,9 @@ def _schedule(
 
 def _binary(collective: str, group_size: int, root: int, segments: int) -> Schedule:
     _check(segments)
-    tree = _rows(binary_edges(group_size), root, segments, 0, up=collective == "reduce")
+    every = 1 if group_size == 2 else 2  # an only child is served in every step
+    edges, up = binary_edges(group_size), collective == "reduce"
+    tree = _rows(edges, root, segments, 0, up=up, every=every)
     return _schedule(collective, "binary_tree", group_size, [tree], segments, root)
 
 

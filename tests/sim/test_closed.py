@@ -25,6 +25,9 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "ring_segmented": [{"segments": 3, "window": 1}],
     "ring_channels": [{"channels": 3}],
     "k_nomial": [{"radix": 3}],
+    "dissemination": [{"radix": 3}],
+    "binary_tree": [{"segments": 1}, {"segments": 5}],
+    "flat": [{"in_turn": True}],
     "double_tree": [{"segments": 1}, {"segments": 5}],
     "torus2d": [{"mirrored": True}],
     "torus3d": [{"mirrored": True}],
@@ -64,8 +67,9 @@ def test_the_step_model_agrees_to_the_nanosecond(
         schedule = build(collective, name, n, **given)
         terms = closed_form(collective, name, n, ELEMENTS * n * 4.0, **given)
         assert simulated_ns(schedule, None) == pytest.approx(terms.time_ns(**RATES), abs=0.5), n
-        # A switch adds at no cost in its form; rows of one message are added side by side.
-        if schedule.helpers or (name == "pat" and n & (n - 1)):
+        # A switch adds at no cost in its form; rows of one message are added side by side;
+        # the block that a rank keeps is copied at the speed of reducing.
+        if schedule.helpers or (name == "pat" and n & (n - 1)) or collective == "all_to_all":
             continue
         expected = terms.time_ns(**RATES, reduce_Bps=3e9)
         assert simulated_ns(schedule, 3e9) == pytest.approx(expected, abs=0.5), n
