@@ -179,15 +179,17 @@ def _cuts(run: Run, call: Call, rank: int, n: int, size: int | None) -> list[int
         return None
     splits = run.cell(row, "splits")
     states = run.trace.states_of(row, when=When.BEFORE, role=Role.INPUT).tolist()
+    sizes: list[int]
     if len(states) == n and n > 1:
         sizes = [int(np.prod(run.trace.states["shape"][state] or [])) for state in states]
     elif splits is not None and len(splits) == 2 * n:
-        sizes = splits[:n]
+        sizes = list(splits[:n])
     elif size % n == 0:
         sizes = [size // n] * n
     else:
         return None
-    return [0, *np.cumsum(sizes).tolist()]
+    ends: list[int] = np.cumsum(sizes).tolist()
+    return [0, *ends]
 
 
 def _output_findings(

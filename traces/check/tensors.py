@@ -157,7 +157,7 @@ def _kept(run: Run, row: int, when: When) -> list[bytes | None]:
 
 def _joined(parts: list[bytes | None]) -> bytes | None:
     there = [part for part in parts if part is not None]
-    return b"".join(there) if len(there) == len(parts) else None
+    return b"".join(there) if there and len(there) == len(parts) else None
 
 
 def _wrong(run: Run, call: Call, wrong: list[tuple[int, int, bytes]]) -> Finding:
