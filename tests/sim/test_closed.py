@@ -27,7 +27,6 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "k_nomial": [{"radix": 3}],
     "dissemination": [{"radix": 3}],
     "binary_tree": [{"segments": 1}, {"segments": 5}],
-    "flat": [{"in_turn": True}],
     "double_tree": [{"segments": 1}, {"segments": 5}],
     "torus2d": [{"mirrored": True}],
     "torus3d": [{"mirrored": True}],
