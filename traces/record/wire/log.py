@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...schema import SCHEMA_VERSION
+from ..clock import clock_id
 from ..folder import TENSORS, host_name, open_exclusively
 from ..writer import INLINE_BYTES, dump
 
@@ -56,6 +57,7 @@ class WireLog:
             "host": host_name(),
             "pid": os.getpid(),
             "tap": True,
+            "clock": clock_id(),
             "monotonic_ns": time.monotonic_ns(),
             "wall_ns": time.time_ns(),
         }
