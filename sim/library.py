@@ -27,7 +27,7 @@ from .text import parse
 
 
 def algorithms(collective: str | None = None, group_size: int | None = None) -> list[Algorithm]:
-    """Return the algorithms that can be asked for by name, the default of each collective first.
+    """Return the algorithms that can be asked for: each collective's default, then by name.
 
     Args:
         collective: Name of the collective; None for all.
@@ -42,7 +42,7 @@ def algorithms(collective: str | None = None, group_size: int | None = None) -> 
     if group_size is not None:
         found = [entry for entry in found if entry.sizes.fits(group_size)]
     order = list(COLLECTIVES)
-    return sorted(found, key=lambda entry: (order.index(entry.collective), not entry.default))
+    return sorted(found, key=lambda e: (order.index(e.collective), not e.default, e.name))
 
 
 def build(

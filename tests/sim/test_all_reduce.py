@@ -358,3 +358,58 @@ def test_what_cannot_be(
 ) -> None:
     with pytest.raises(ScheduleError, match=message):
         build(collective, name, n, **given)
+
+
+# The pictures in the docstrings.
+
+
+def picture(collective: str, name: str, n: int, how: str, **given: Any) -> list[str]:
+    """What a docstring should show of each row: who sends to whom, and what."""
+    schedule = build(collective, name, n, **given)
+    bound = schedule.bind(n * schedule.n_chunks, "float32")
+    ends = [*bound.moves.first.tolist(), len(bound.move_chunk)]
+    told = []
+    for row, (low, high) in zip(schedule.transfers, itertools.pairwise(ends), strict=True):
+        chunks = sorted(bound.move_chunk[low:high].tolist())
+        arrow = f"{row.src} {'+>' if row.reduce else '->'} {row.dst}"
+        if how == "pairs":
+            told.append(f"{min(row[2:4])} {'<+>' if row.reduce else '<->'} {max(row[2:4])}")
+        elif how == "segments" and row.channel == 0:
+            told.append(f"{arrow} {'ab'[row.src_slot]}")
+        elif how == "chunks":
+            run = f"{chunks[0]}-{chunks[-1]}"
+            if chunks[-1] - chunks[0] >= len(chunks):
+                run = ", ".join(map(str, chunks))
+            told.append(f"{arrow} chunk{f's {run}' if len(chunks) > 1 else f' {chunks[0]}'}")
+        elif how == "arrows":
+            told.append(arrow)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("collective", "name", "n", "how", "given"),
+    [
+        ("all_reduce", "halving_doubling", 4, "chunks", {}),
+        ("reduce_scatter", "recursive_halving", 4, "chunks", {}),
+        ("all_gather", "recursive_doubling", 4, "chunks", {}),
+        ("reduce_scatter", "hierarchical", 4, "chunks", {}),
+        ("all_gather", "hierarchical", 4, "chunks", {}),
+        ("all_reduce", "recursive_doubling", 4, "pairs", {}),
+        ("all_reduce", "torus2d", 4, "pairs", {}),
+        ("all_reduce", "hierarchical", 4, "pairs", {}),
+        ("all_gather", "neighbor_exchange", 6, "pairs", {}),
+        ("all_reduce", "k_nomial", 9, "arrows", {"radix": 3}),
+        ("all_reduce", "reduce_broadcast", 4, "arrows", {}),
+        ("all_reduce", "one_shot", 3, "arrows", {}),
+        ("all_reduce", "double_tree", 4, "segments", {"segments": 2}),
+    ],
+)
+def test_pictures_are_true(
+    collective: str, name: str, n: int, how: str, given: dict[str, Any]
+) -> None:
+    (entry,) = [e for e in algorithms(collective) if e.name == name]
+    shown = " ".join((entry.builder.__doc__ or "").split())
+    for text in picture(collective, name, n, how, **given):
+        first, _, second = text.partition(" <")
+        other = f"{second[-1]} <{second[:-2]} {first}" if second else text
+        assert text in shown or other in shown, text
