@@ -113,12 +113,13 @@ def call_findings(run: Run, call: Call, kind: Collective, given: Probed) -> Iter
     ranks = run.group(call.group).ranks
     root = _root(run, call)
     for place, rank in enumerate(ranks):
+        if given.inputs[place] is not None and given.labels[place] is None:
+            yield _no_probe(run, call, rank, call.rows[rank], given.inputs[place], given)
+            return  # every output is wrong because of it
+    for place, rank in enumerate(ranks):
         row = call.rows.get(rank)
         if row is None or not run.is_ok(row):
             continue
-        if given.inputs[place] is not None and given.labels[place] is None:
-            yield _no_probe(run, call, rank, row, given.inputs[place], given)
-            return
         if not kind.has_output(place, root):
             continue
         values = flat_values(run, row, When.AFTER, Role.OUTPUT)
@@ -217,8 +218,8 @@ def _output_findings(
     found: dict[tuple[Any, ...], list[int]] = {}
     for at in wrong.tolist():
         found.setdefault(_diagnosis(told, values, at, due, counts), []).append(at)
-    for (code, text), at in found.items():
-        yield _finding(run, call, rank, row, code, f"{elements(at)} {text}")
+    for (code, text), where in found.items():
+        yield _finding(run, call, rank, row, code, f"{elements(where)} {text}")
 
 
 def _diagnosis(told: Any, values: Array, at: int, due: Due, counts: Array) -> tuple[Code, str]:

@@ -116,8 +116,11 @@ class Messages:
         run: Run, kind: Collective, attempt: int, group: int, found: list[Payload]
     ) -> Messages | None:
         """Return the messages read as probes; None where they carry none."""
+        if not found:
+            return None
         ranks = run.group(group).ranks
-        bound = min(MOST_ELEMENTS, sum(len(p.values) for p in found if p.is_send) or MOST_ELEMENTS)
+        # Every element travels, but for those that a root of a scatter keeps for itself.
+        bound = min(MOST_ELEMENTS, 2 * max(len(p.values) for p in found) * len(found))
         world = run.trace.meta.world_size or len(ranks)
         read = Messages(run, kind, attempt, group, world, found)
         read.told = [decode(p.values, world, elements=bound) for p in found]
