@@ -128,6 +128,10 @@ class Messages:
         if not valid:
             return None
         read.n_elements = max(int(told.positions[told.valid].max()) for told in valid) + 1
+        sizes = {len(payload.values) for payload in found}
+        if kind.receives != "whole" and len(sizes) == 1:
+            # Messages are blocks: one that never went anywhere counts as well.
+            read.n_elements = max(read.n_elements, sizes.pop() * len(ranks))
         seen = {int(k) for told in valid for k in np.flatnonzero(told.counts.any(0))}
         is_global = seen <= set(ranks) and not seen <= set(range(len(ranks)))
         read.labels = list(ranks) if is_global else list(range(len(ranks)))
