@@ -46,7 +46,9 @@ def expected(collective: str, inputs: list[Any], op: str, root: int | None) -> l
 
 @pytest.mark.parametrize(("collective", "name"), NAMES)
 @settings(max_examples=25, deadline=None)
-@given(op=st.sampled_from(ARITHMETIC), n=st.integers(1, 6), blocks=st.integers(0, 5), data=st.data())
+@given(
+    op=st.sampled_from(ARITHMETIC), n=st.integers(1, 6), blocks=st.integers(0, 5), data=st.data()
+)
 def test_outputs_are_what_the_collective_promises(
     collective: str, name: str, op: str, n: int, blocks: int, data: st.DataObject
 ) -> None:
