@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .dashboard.export import export
     from .dashboard.film import film
     from .errors import ChunkscopeError, TraceMismatch
+    from .sim.builder import Builder
     from .sim.execute import execute
     from .sim.library import algorithms, build
     from .sim.replay import simulate
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Builder",
     "ChunkscopeError",
     "Schedule",
     "Topology",
@@ -60,6 +62,7 @@ __all__ = [
 
 # Where each name lives when it is used: a module, and the name there where it is another one.
 _HOMES = {
+    "Builder": ".sim.builder",
     "ChunkscopeError": ".errors",
     "Schedule": ".sim.schedule",
     "Topology": ".sim.topology",
