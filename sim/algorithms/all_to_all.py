@@ -7,17 +7,14 @@ blocks that a rank passes on. All of them take blocks of different sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import ScheduleError
 from ..schedule import Schedule
+from .parts import Rows, joined, rows
 from .registry import Phase, algorithm
 from .torus import usual_host
-
-Columns = Sequence[npt.ArrayLike]
 
 
 def _direct_phases(schedule: Schedule) -> list[Phase]:
@@ -55,19 +52,13 @@ def _hierarchical_phases(schedule: Schedule) -> list[Phase]:
     return [phase for phase in phases if phase.n_steps]
 
 
-def _joined(parts: Sequence[Columns]) -> list[npt.NDArray[Any]]:
-    """Return the columns of several sets of rows, each set in shapes that go together."""
-    flat = [[a.reshape(-1) for a in np.broadcast_arrays(*part)] for part in parts]
-    return [np.concatenate(column) for column in zip(*flat, strict=True)]
-
-
-def _of_rows(name: str, group_size: int, columns: Columns, scratch: int = 0) -> Schedule:
+def _of_rows(name: str, group_size: int, parts: Sequence[Rows], scratch: int = 0) -> Schedule:
     n = group_size
     return Schedule.of(
         "all_to_all",
         name,
         n,
-        columns,
+        joined(parts),
         input=range(n),
         output=range(n, 2 * n),
         scratch=range(2 * n, 2 * n + scratch),
@@ -96,8 +87,8 @@ def all_to_all_direct(group_size: int) -> Schedule:
     """
     far, rank = np.arange(group_size)[:, None], np.arange(group_size)
     dst = (rank + far) % group_size
-    columns = _joined([(0, 0, rank, dst, dst, group_size + rank, 1, False)])
-    return _of_rows("direct", group_size, columns)
+    moved = rows(0, rank, dst, dst, dst_slot=group_size + rank, reduce=False)
+    return _of_rows("direct", group_size, [moved])
 
 
 @algorithm("all_to_all", "pairwise", phases=_pairwise_phases)
@@ -128,8 +119,8 @@ def all_to_all_pairwise(group_size: int) -> Schedule:
     dst = rank ^ far if is_power else (rank + far) % group_size
     # The block that stays is copied beside the first message.
     step = np.maximum(far - 1, 0)
-    columns = _joined([(step, 0, rank, dst, dst, group_size + rank, 1, False)])
-    return _of_rows("pairwise", group_size, columns)
+    moved = rows(step, rank, dst, dst, dst_slot=group_size + rank, reduce=False)
+    return _of_rows("pairwise", group_size, [moved])
 
 
 @algorithm("all_to_all", "bruck", phases=_bruck_phases)
@@ -163,19 +154,19 @@ def all_to_all_bruck(group_size: int) -> Schedule:
     rank = np.arange(n)
     later = rank[1:]
     ordered = 2 * n
-    parts: list[Columns] = [
-        (0, 0, rank, rank, rank, ordered, n - rank, False),
-        (0, 0, later, later, 0, ordered + n - later, later, False),
+    parts = [
+        rows(0, rank, rank, rank, n - rank, dst_slot=ordered, reduce=False),
+        rows(0, later, later, 0, later, dst_slot=ordered + n - later, reduce=False),
     ]
     for bit in range(n_bits):
         first = np.arange(1 << bit, n, 2 << bit)[:, None]
         n_blocks = np.minimum(1 << bit, n - first)
         dst = (rank + (1 << bit)) % n
-        parts.append((1 + bit, 0, rank, dst, ordered + first, ordered + first, n_blocks, False))
+        parts.append(rows(1 + bit, rank, dst, ordered + first, n_blocks, reduce=False))
     origin = rank[:, None]
     far = (rank - origin) % n
-    parts.append((1 + n_bits, 0, rank, rank, ordered + far, n + origin, 1, False))
-    return _of_rows("bruck", n, _joined(parts), scratch=n)
+    back = rows(1 + n_bits, rank, rank, ordered + far, dst_slot=n + origin, reduce=False)
+    return _of_rows("bruck", n, [*parts, back], scratch=n)
 
 
 @algorithm("all_to_all", "hierarchical", phases=_hierarchical_phases)
@@ -210,19 +201,21 @@ def all_to_all_hierarchical(group_size: int, ranks_per_host: int | None = None) 
     src = host * b + local
     # Scratch slot b·h + l has the block of the host's rank l for host h.
     passed_on = 2 * n + k * b + local
-    parts: list[Columns] = []
+    parts = []
     for far in range(b):
         to = (local + far) % b
         at = np.where(k == host, n + src, passed_on)
-        parts.append((max(far - 1, 0), 0, src, host * b + to, k * b + to, at, 1, False))
+        step, dst = max(far - 1, 0), host * b + to
+        parts.append(rows(step, src, dst, k * b + to, dst_slot=at, reduce=False))
     host, local = np.ogrid[:a, :b]
     for far in range(1, a):
         to = (host + far) % a
         first, src = 2 * n + to * b, host * b + local
         # From step b - 1 on; with one rank a host, its blocks are laid out before.
         step = max(b - 1, 1) + far - 1
-        parts.append((step, 0, src, to * b + local, first, n + host * b, b, False))
-    return _of_rows("hierarchical", n, _joined(parts), scratch=n)
+        dst, into = to * b + local, n + host * b
+        parts.append(rows(step, src, dst, first, b, dst_slot=into, reduce=False))
+    return _of_rows("hierarchical", n, parts, scratch=n)
 
 
 def hosts(group_size: int, ranks_per_host: int | None = None) -> tuple[int, int]:

@@ -70,7 +70,8 @@ def barrier_dissemination(group_size: int, radix: int = 2) -> Schedule:
     """
     if radix < 2:
         raise ScheduleError(f"radix is {radix}, expected 2 or more")
-    far, step = [], []
+    far: list[int] = []
+    step: list[int] = []
     power = 1
     while power < group_size:
         here = range(power, min(power * radix, group_size), power)
