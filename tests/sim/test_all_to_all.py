@@ -16,6 +16,7 @@ from chunkscope.sim.schedule import Schedule
 from chunkscope.sim.topology import parse
 from chunkscope.sim.values import compute
 from chunkscope.sim.verify import verify
+from chunkscope.traces.record.ranks import Ranks
 
 SIZES = [*range(1, 34), 63, 64, 65, 100]
 NAMES = [entry.name for entry in algorithms("all_to_all")]
@@ -110,3 +111,35 @@ def test_hosts_of_any_size_that_divides(n: int, given: int) -> None:
 def test_hosts_that_cannot_be(given: int) -> None:
     with pytest.raises(ScheduleError, match=f"ranks_per_host is {given}, expected a divisor of 12"):
         build("all_to_all", "hierarchical", 12, ranks_per_host=given)
+
+
+def exchanged(splits: list[list[int]]) -> list[str]:
+    """In a rank: by each algorithm, blocks of three columns; return those that go wrong."""
+    import torch
+    import torch.distributed as dist
+
+    import chunkscope
+
+    rank, n = dist.get_rank(), dist.get_world_size()
+    mine = torch.arange(3 * sum(splits[rank]), dtype=torch.int32).view(-1, 3) + 1000 * rank
+    due = torch.empty(sum(row[rank] for row in splits), 3, dtype=torch.int32)
+    dist.all_to_all_single(due, mine, [row[rank] for row in splits], splits[rank])
+    by_element = [[3 * rows for rows in row] for row in splits]
+    wrong = []
+    for entry in algorithms("all_to_all"):
+        schedule = build("all_to_all", entry.name, n)
+        found = chunkscope.execute(schedule, mine, splits=by_element)
+        if found is None or not torch.equal(found, due):
+            wrong.append(entry.name)
+    return wrong
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("n", [4, 6])
+def test_blocks_of_different_sizes_on_real_ranks(n: int) -> None:
+    splits = [[(3 * src + dst) % 4 for dst in range(n)] for src in range(n)]
+    longest = max(map(sum, splits))
+    for row in splits:
+        row[0] += longest - sum(row)
+    with Ranks(n, preload=("chunkscope.sim.execute",)) as ranks:
+        assert ranks.run(exchanged, splits) == [[]] * n

@@ -16,6 +16,7 @@ from chunkscope.sim.schedule import Schedule
 from chunkscope.sim.topology import parse
 from chunkscope.sim.values import compute
 from chunkscope.sim.verify import verify
+from chunkscope.traces.record.ranks import Ranks
 
 SIZES = [*range(1, 34), 63, 64, 65, 100]
 
@@ -206,3 +207,46 @@ def test_formulas_of_the_books_by_hand() -> None:
     assert closed_form("barrier", "dissemination", 9, 0)[:2] == (4, 0)
     # 2⌈lg p⌉ + 2k - 2 messages of S/2k
     assert closed_form("broadcast", "double_tree", 8, 8000, segments=4)[:2] == (12, 12000)
+
+
+def executed(root: int) -> list[str]:
+    """In a rank: each algorithm against what is due; return those that go wrong."""
+    import torch
+    import torch.distributed as dist
+
+    import chunkscope
+
+    rank, n = dist.get_rank(), dist.get_world_size()
+    whole = torch.arange(3 * n, dtype=torch.int64).view(n, 3)
+    empty = torch.zeros_like(whole)
+    given = {
+        "broadcast": whole.clone() if rank == root else empty,
+        "reduce": whole * 10**rank,
+        "gather": whole[rank : rank + 1],
+        "scatter": whole.clone() if rank == root else empty[:1],
+        "barrier": torch.zeros(1, dtype=torch.int64),
+    }
+    due = {
+        "broadcast": whole,
+        "reduce": whole * int("1" * n) if rank == root else None,
+        "gather": whole if rank == root else None,
+        "scatter": whole[rank : rank + 1],
+    }
+    wrong = []
+    for collective, tensor in given.items():
+        for entry in algorithms(collective):
+            at = None if collective == "barrier" else root
+            schedule = build(collective, entry.name, n, root=at)
+            found = chunkscope.execute(schedule, tensor.clone(), "MAX" if at is None else "SUM")
+            expected = due.get(collective, found)
+            same = found is None if expected is None else torch.equal(found, expected)
+            if not same:
+                wrong.append(f"{collective} {entry.name}: {found}")
+    return wrong
+
+
+@pytest.mark.ranks
+def test_eight_real_ranks() -> None:
+    with Ranks(8, preload=("chunkscope.sim.execute",)) as ranks:
+        for root in (0, 5):
+            assert ranks.run(executed, root) == [[]] * 8
