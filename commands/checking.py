@@ -38,10 +38,10 @@ def check(path: Path, collective: str | None, root: int | None, late: bool, as_j
     Example: chunkscope check chunkscope-out/record-train
     """
     if collective is None:
-        from ..traces.check import check as examine
+        from ..sim.checking import check_recording
         from ..traces.files import read
 
-        report = examine(read(path), late=late or None)
+        report = check_recording(read(path), late=late or None)
     else:
         from ..sim.probing import check_probes
         from ..sim.source import open_trace

@@ -183,9 +183,12 @@ def group_order(run: Run) -> Iterator[Finding]:
 def died(run: Run, told: set[tuple[int, int]]) -> Iterator[Finding]:
     """Yield processes that were killed or ended inside a call.
 
+    Where there is another problem, a process that was stopped after its calls was stopped because
+    of it: a launcher ends all ranks when one has failed.
+
     Args:
         run: The run.
-        told: (attempt, rank) that other findings name already.
+        told: (attempt, rank) that other findings name already; empty where there are none.
     """
     for process in run.trace.meta.processes:
         rank = process.rank
@@ -194,6 +197,8 @@ def died(run: Run, told: set[tuple[int, int]]) -> Iterator[Finding]:
         last = run.last_row(rank, process.attempt)
         inside = last is not None and run.cell(last, "status") == "begun"
         if process.signal is None and (process.closed or not inside):
+            continue
+        if told and not inside and not run.crashed(rank, process.attempt):
             continue
         ending = run.ending(rank, process.attempt) or ""
         place = ""

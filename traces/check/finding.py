@@ -30,6 +30,7 @@ class Code(StrEnum):
     ALIASED = "aliased"  # several outputs of one call lie in the same memory
     WRONG_RESULT = "wrong_result"  # an output does not hold what the inputs make it
     SHAPES = "shapes"  # ranks reduce tensors of equal size and different shape
+    WIRE = "wire"  # the messages inside native gloo are not those of its schedule
     # What probes tell, see `chunkscope.probe`.
     NO_PROBE = "no_probe"  # a value is no sum of probes
     TWICE = "twice"  # a rank's part is in it more than once

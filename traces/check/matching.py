@@ -89,6 +89,11 @@ def _finding(run: Run, found: list[Call], columns: list[str]) -> Finding:
     if not stuck:
         look.append("no rank noticed: the results are wrong, or will be")
     look += run.errors(stuck)
+    look += [
+        f"rank {rank}: {run.ending(rank, call.attempt)}"
+        for rank in call.rows
+        if run.crashed(rank, call.attempt)
+    ]
     if len(found) > 1:
         look.append(f"{plural(len(found) - 1, 'later call')} of the group differ too")
     odd = sides[0]

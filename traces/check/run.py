@@ -34,6 +34,10 @@ _FOLLOWS = (
 
 # The place in gloo's sources that its errors begin with.
 _SOURCE_LINE = re.compile(r"\[[^\]\s]*/\S+\.cc:\d+\]\s*")
+# Addresses, which differ between ranks that say the same.
+_ADDRESS = re.compile(r" \[[0-9a-f.:]+\]:\d+(?=[.:\s]|$)")
+# Signals that somebody sends to stop a process; the others tell of a crash.
+_STOPPED = frozenset({1, 2, 9, 15})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,13 @@ class Run:
             return "its process ended in order"
         return None
 
+    def crashed(self, rank: int, attempt: int) -> bool:
+        """Return whether a rank's process ended by a signal that nobody sends to stop it."""
+        return any(
+            process.signal is not None and process.signal not in _STOPPED
+            for process in self.processes(rank, attempt)
+        )
+
     def last_row(self, rank: int, attempt: int) -> int | None:
         """Return the event that a rank issued last."""
         mine = self.events["rank"].where(rank) & self.events["attempt"].where(attempt)
@@ -236,6 +247,7 @@ class Run:
     def error(self, row: int, limit: int = 160) -> str:
         """Return the error of an event, in one line, not too long."""
         text = _SOURCE_LINE.sub("", str(self.cell(row, "error") or ""))
+        text = _ADDRESS.sub("", text)
         text = " ".join(text.partition(" This is typically caused by")[0].split())
         return text if len(text) <= limit else text[: limit - 4] + " ..."
 
