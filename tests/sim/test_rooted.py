@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -250,3 +251,31 @@ def test_eight_real_ranks() -> None:
     with Ranks(8, preload=("chunkscope.sim.execute",)) as ranks:
         for root in (0, 5):
             assert ranks.run(executed, root) == [[]] * 8
+
+
+PICTURES: list[tuple[str, str, int, dict[str, Any]]] = [
+    *((collective, "k_nomial", 9, {"radix": 3}) for collective in ("broadcast", "reduce")),
+    *((collective, "binary_tree", 5, {"segments": 2}) for collective in ("broadcast", "reduce")),
+    *((collective, "double_tree", 5, {"segments": 1}) for collective in ("broadcast", "reduce")),
+    *((collective, "binomial", 6, {}) for collective in ("gather", "scatter")),
+    ("barrier", "tree", 4, {}),
+    ("barrier", "double_ring", 3, {}),
+]
+
+
+@pytest.mark.parametrize(("collective", "name", "n", "given"), PICTURES)
+def test_the_pictures_in_the_docstrings_are_true(
+    collective: str, name: str, n: int, given: dict[str, Any]
+) -> None:
+    (entry,) = [entry for entry in algorithms(collective) if entry.name == name]
+    shown = set()
+    for step, line in re.findall(r"^ +step (\d+) +(.*)$", entry.builder.__doc__ or "", re.M):
+        for src, arrow, dst, what in re.findall(r"(\d+) (->|\+>) (\d+)( [ab]\b)?", line):
+            shown.add((int(step), int(src), int(dst), arrow == "+>", what.strip()))
+    schedule = build(collective, name, n, **given)
+    letters = "ab" if "segments" in given else ""
+    drawn = {
+        (row.step, row.src, row.dst, row.reduce, letters[row.src_slot] if letters else "")
+        for row in schedule.transfers
+    }
+    assert shown == drawn
