@@ -143,8 +143,12 @@ def _swapped(run: Run, calls: list[Call]) -> Finding | None:
     """Return the first call that one rank makes later than others, and another one instead."""
     if not calls:
         return None
-    told = [_signatures(run, calls, rank) for rank in run.group(calls[0].group).ranks]
-    told = [mine for mine in told if mine]
+    marks = _marks(run)
+    told: list[dict[int, tuple[int, int]]] = []
+    for rank in run.group(calls[0].group).ranks:
+        rows = ((call.coll_seq, call.rows.get(rank)) for call in calls)
+        mine = {seq: (marks[row], row) for seq, row in rows if row is not None and marks[row] >= 0}
+        told += [mine] if mine else []
     if not told:
         return None
     first = told[0]
@@ -158,22 +162,22 @@ def _swapped(run: Run, calls: list[Call]) -> Finding | None:
     return None
 
 
-def _signatures(run: Run, calls: list[Call], rank: int) -> dict[int, tuple[Any, int]]:
-    """Return what tells each call of a rank from another, and its row, by coll_seq.
+def _marks(run: Run) -> list[int]:
+    """Return a number for each row, equal where calls look alike: line, kind, op, type, size.
 
-    The line alone is not enough: lines that depend on the rank are common and right.
+    -1 stands for rows of which the line is not known.
     """
-    found = {}
-    for call in calls:
-        row = call.rows.get(rank)
-        if row is not None and run.cell(row, "site") is not None:
-            cells = ("site", "collective", "reduce_op", "dtype", "size_bytes")
-            found[call.coll_seq] = (tuple(run.cell(row, name) for name in cells), row)
-    return found
+    columns = [run.events[name] for name in ("site", "collective", "reduce_op", "dtype")]
+    columns.append(run.events["size_bytes"])
+    if not len(run.events):
+        return []
+    cells = np.stack([np.where(c.valid, c.values.astype(np.int64), -1) for c in columns])
+    _, marks = np.unique(cells, axis=1, return_inverse=True)
+    return np.where(columns[0].valid, marks.reshape(-1), -1).tolist()
 
 
 def _comes(
-    theirs: dict[int, tuple[Any, int]], seq: int, wanted: Any, mine: dict[int, tuple[Any, int]]
+    theirs: dict[int, tuple[int, int]], seq: int, wanted: int, mine: dict[int, tuple[int, int]]
 ) -> bool:
     """Return whether a call comes a little later on another rank, where this one makes another."""
     for later in range(seq + 1, seq + 1 + _NEAR):

@@ -47,6 +47,8 @@ def aliased(run: Run) -> Iterator[Finding]:
 def shapes(run: Run) -> Iterator[Finding]:
     """Yield calls that combine tensors of equal size and different shape."""
     told: set[Any] = set()
+    if not len(run.trace.states):
+        return
     for call in run.all_calls():
         rows = list(call.rows.values())
         if run.cell(rows[0], "collective") not in ("all_reduce", "reduce", "broadcast"):
@@ -82,6 +84,8 @@ def wrong_results(run: Run) -> Iterator[Finding]:
     destination hold after a reduce is no result, and is never looked at.
     """
     told: set[Any] = set()
+    if not len(run.trace.states):
+        return
     for count, call in enumerate(run.all_calls()):
         if count >= MOST_CALLS:
             return
