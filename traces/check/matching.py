@@ -173,7 +173,8 @@ def _marks(run: Run) -> list[int]:
         return []
     cells = np.stack([np.where(c.valid, c.values.astype(np.int64), -1) for c in columns])
     _, marks = np.unique(cells, axis=1, return_inverse=True)
-    return np.where(columns[0].valid, marks.reshape(-1), -1).tolist()
+    found: list[int] = np.where(columns[0].valid, marks.reshape(-1), -1).tolist()
+    return found
 
 
 def _comes(
