@@ -87,7 +87,7 @@ def outputs(schedule: Schedule, count: int, segment_bytes: int, is_late: bool) -
 
     def rank(place: int) -> None:
         program = compile_program(bound, place, segment_bytes=segment_bytes)
-        plan = Plan(bound, place, "SUM", program, batches(program), False)
+        plan = Plan(bound, place, "SUM", program, batches(program), False, None)
         given = inputs[place]
         size = program.input_elements if given is not None else program.output_elements
         tensor = torch.zeros(size, dtype=torch.int64)
