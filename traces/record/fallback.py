@@ -19,7 +19,8 @@ from .hooks import report
 from .ops import REDUCE_OPS, flat
 from .recorder import Recorder
 from .states import dtype_name
-from .works import Works, text_of
+from .under_way import text_of
+from .works import Works
 
 
 class _Function(NamedTuple):

@@ -18,7 +18,7 @@ import torch
 
 from .clock import Clocks
 from .recorder import Recorder, ranks_of
-from .works import text_of
+from .under_way import text_of
 
 _INIT, _NEW, _DESTROY = "init_process_group", "new_group", "destroy_process_group"
 

@@ -21,7 +21,8 @@ import torch
 from .callers import Caller
 from .ops import REDUCE_OPS, Plan, flat, plans, size_bytes, splits_of
 from .recorder import Recorder, thread_name
-from .works import Open, Works
+from .under_way import Open
+from .works import Works
 from .writer import warn_once
 
 _PYTHON_CALLS = torch.distributed.distributed_c10d.__file__
