@@ -183,3 +183,15 @@ def test_it_is_taken_by_name(tmp_path: Path) -> None:
     schedule = resolve("broadcast", f"{path}:line", 4, root=2)
     assert verify(schedule) == []
     assert schedule.n_steps == 3
+
+
+def test_a_slot_is_written_once_it_was_read_and_written_before() -> None:
+    plan = Builder("all_reduce", 3)
+    plan.input(1).send(2, slot=1, step=5)
+    plan.input(0).reduce_into(1)
+    assert plan.schedule().step.tolist() == [5, 5]  # what leaves is still the part of rank 1 alone
+    other = Builder("all_reduce", 3)
+    other.input(0).reduce_into(1, step=4)
+    other.input(2).reduce_into(1)
+    assert other.schedule().step.tolist() == [4, 4]
+    assert other.schedule().transfers[1].src == 2
