@@ -45,7 +45,7 @@ class Terms(NamedTuple):
         reduce_ns = 0.0 if reduce_Bps is None else self.reduced_bytes * 1e9 / reduce_Bps
         return self.latencies * latency_ns + self.sent_bytes * 1e9 / bandwidth_Bps + reduce_ns
 
-    def __mul__(self, times: Any) -> Terms:  # type: ignore[override]
+    def __mul__(self, times: Any) -> Terms:
         """Return the cost of so many like it, one after the other."""
         return Terms(*(times * term for term in self))
 

@@ -73,7 +73,7 @@ def _folding(group_size: int, n_slots: int) -> tuple[Ints, Rows, Rows]:
 
 def _among(part: Rows, ranks: Ints) -> Rows:
     """Return rows between 0 .. k-1 as rows between these ranks."""
-    who = ranks.astype(np.int32)
+    who: Ints = ranks.astype(np.int32)
     return part._replace(src=who[part.src], dst=who[part.dst])
 
 
@@ -157,7 +157,8 @@ def swing_distance(step: int) -> int:
         >>> [swing_distance(step) for step in range(6)]
         [1, -1, 3, -5, 11, -21]
     """
-    return (1 - (-2) ** (step + 1)) // 3
+    power: int = (-2) ** (step + 1)
+    return (1 - power) // 3
 
 
 def _swing_peers(group_size: int) -> list[Ints]:

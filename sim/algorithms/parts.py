@@ -7,7 +7,7 @@ backwards, with copies, it is an all_gather, and the two after each other are an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +68,9 @@ def rows(
     """Return rows from columns of any shapes that broadcast against each other."""
     columns = (step, channel, src, dst, slot, slot if dst_slot is None else dst_slot, n_slots)
     arrays = np.broadcast_arrays(*(np.asarray(column, np.int32) for column in columns))
-    flat = [np.ascontiguousarray(array).reshape(-1) for array in arrays]
-    return Rows(*flat, np.full(len(flat[0]), reduce))
+    flat: list[Any] = [np.ascontiguousarray(array).reshape(-1) for array in arrays]
+    flat.append(np.full(len(flat[0]), reduce))
+    return Rows(*flat)
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
