@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import plotly.graph_objects as go
 
 from ..errors import ScheduleError, TopologyError
+from ..sim.algorithms.registry import Algorithm
 from ..sim.collectives import collective
 from ..sim.library import algorithms
 from ..sim.spec import Spec
@@ -19,6 +20,31 @@ from .theme import PALETTES
 # From 1 KiB to 1 GiB, each four times the one before.
 SIZES = tuple(1 << power for power in range(10, 31, 2))
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+
+
+# What people compare first; a chart of all algorithms would be a tangle.
+_FAMILIAR = (
+    "ring", "tree", "double_tree", "recursive_doubling", "halving_doubling", "bruck", "direct",
+    "pairwise", "recursive_halving", "scatter_all_gather", "chain", "binomial", "flat",
+    "dissemination", "gloo",
+)  # fmt: skip
+MOST_CURVES = 6
+
+
+def familiar(collective_name: str, chosen: str | None) -> list[Algorithm]:
+    """Return the algorithms to compare, in the library's order: the chosen one and the best known.
+
+    Args:
+        collective_name: Name of the collective.
+        chosen: Name of an algorithm that must be among them; None for none.
+    """
+    entries = algorithms(collective_name)
+    known = sorted(
+        (entry for entry in entries if entry.name in _FAMILIAR),
+        key=lambda entry: _FAMILIAR.index(entry.name),
+    )
+    kept = {entry.name for entry in known[:MOST_CURVES]} | {chosen}
+    return [entry for entry in entries if entry.name in kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +63,7 @@ class Curve:
 
 
 def times_by_size(spec: Spec, sizes: Sequence[int] = SIZES) -> list[Curve]:
-    """Return how long each algorithm that fits takes at several sizes, all else as in `spec`.
+    """Return how long familiar algorithms that fit take at several sizes, all else as in `spec`.
 
     Args:
         spec: Collective, ranks, topology and policy.
@@ -50,7 +76,7 @@ def times_by_size(spec: Spec, sizes: Sequence[int] = SIZES) -> list[Curve]:
     unit = DTYPES[spec.dtype] * blocks
     wanted = tuple(max(size // unit, 1) * unit for size in sizes)
     curves = []
-    for entry in algorithms(spec.collective):
+    for entry in familiar(spec.collective, spec.algorithm):
         if not entry.sizes.fits(spec.ranks):
             continue
         try:

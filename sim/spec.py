@@ -46,7 +46,8 @@ class Spec:
         dtype: Torch's name of the element type.
         op: SUM, AVG, PRODUCT, MIN or MAX.
         root: Group rank of the root, for collectives that have one (0 by default).
-        topology: Text such as ``ring:100GB/s,1us``; None for a ring.
+        topology: Text such as ``ring:100GB/s,1us``; None for a ring, or for a star where
+            the plan has a switch that helps.
         policy: dataflow, rank_step or lockstep.
     """
 
@@ -114,7 +115,9 @@ class Spec:
             TopologyError: The topology cannot be read, or has no path between two ranks.
         """
         bound = self.bound()
-        topology = parse_topology(self.topology or DEFAULT_TOPOLOGY, self.ranks)
+        # A plan with helpers needs a switch to put them on.
+        default = "star" if bound.schedule.helpers else DEFAULT_TOPOLOGY
+        topology = parse_topology(self.topology or default, self.ranks)
         return simulate(bound, topology, policy=self.policy)
 
     def trace(self, *, values: bool | None = None) -> Trace:

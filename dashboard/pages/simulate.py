@@ -17,7 +17,7 @@ from ...sim.library import algorithms
 from ...sim.spec import Spec
 from ...sim.topology import parse as parse_topology
 from ...units import format_Bps, format_ns, parse_bytes
-from ..figures import size_chart, times_by_size
+from ..figures import familiar, size_chart, times_by_size
 from ..library import MAX_RANKS, address_of, checked, default_of, spec_of
 from .parts import badge, copy_button, icon
 
@@ -50,14 +50,14 @@ class Outcome:
 
 
 def outcome(spec: Spec) -> Outcome:
-    """Return the time of a spec, and those of the other algorithms with the same settings.
+    """Return the time of a spec, and those of familiar algorithms with the same settings.
 
     Raises:
         ChunkscopeError: The spec makes no sense.
     """
     replay = spec.simulate()
     others = {}
-    for entry in algorithms(spec.collective):
+    for entry in familiar(spec.collective, replay.schedule.algorithm):
         if entry.name == replay.schedule.algorithm:
             others[entry.name] = replay.duration_ns
         elif entry.sizes.fits(spec.ranks):

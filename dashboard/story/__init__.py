@@ -161,6 +161,7 @@ class Beat:
         messages: Indices of its messages.
         reduces: Whether what arrives is combined.
         t_start_ns: When its first message starts, never before the step before.
+        told: What happens in it, in the words of its algorithm; None where it has none.
     """
 
     number: int
@@ -168,6 +169,7 @@ class Beat:
     messages: tuple[int, ...]
     reduces: bool
     t_start_ns: int
+    told: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from . import Beat, Content, Message, Piece, Place, Story
 from .holdings import Slot, cells, divided, replay
 from .pairing import Flight, flights, levels
 from .recorded import Recorded
+
+if TYPE_CHECKING:
+    from ...sim.algorithms.registry import Phase
 
 
 class Telling:
@@ -338,22 +341,30 @@ class Telling:
     def _beats(self, messages: Sequence[Message]) -> tuple[tuple[Beat, ...], tuple[str, ...]]:
         by_step = [list(group) for _, group in groupby(range(len(messages)), _step_of(messages))]
         reducing = [any(messages[k].reduces for k in group) for group in by_step]
-        phases = self._phase_names(reducing)
+        planned = self._planned_phases()
+        phases = self._phase_names(reducing, planned)
         beats, start = [], 0
         for k, group in enumerate(by_step):
             start = max(start, min(messages[m].t_start_ns for m in group))
-            phase = None if not phases else 0 if reducing[k] else 1
-            beats.append(Beat(self._steps[k], phase, tuple(group), reducing[k], start))
+            step = self._steps[k]
+            at = sum(phase.first_step <= step for phase in planned) - 1
+            told = planned[at].sentence_at(step) if at >= 0 else None
+            phase = None if not phases else at if planned else 0 if reducing[k] else 1
+            beats.append(Beat(step, phase, tuple(group), reducing[k], start, told))
         return tuple(beats), phases
 
-    def _phase_names(self, reducing: Sequence[bool]) -> tuple[str, ...]:
-        """Return the names of the two halves of an all_reduce that has two."""
-        if self.schedule is not None:
-            from ...sim.library import phases
+    def _planned_phases(self) -> Sequence[Phase]:
+        """Return the phases of the schedule, none where it is not known."""
+        if self.schedule is None:
+            return ()
+        from ...sim.library import phases
 
-            told = phases(self.schedule)
-            if len(told) == 2 and [k for k, _ in groupby(reducing)] == [True, False]:
-                return tuple(phase.name.capitalize() for phase in told)
+        return phases(self.schedule)
+
+    def _phase_names(self, reducing: Sequence[bool], planned: Sequence[Phase]) -> tuple[str, ...]:
+        """Return the names of two phases; none where there are more or fewer."""
+        if planned:
+            return tuple(p.name.capitalize() for p in planned) if len(planned) == 2 else ()
         turns = [key for key, _ in groupby(reducing)]
         if self.call.collective != "all_reduce" or turns != [True, False]:
             return ()

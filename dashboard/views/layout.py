@@ -65,7 +65,14 @@ def columns_of(n: int) -> int:
 
 
 def ring(
-    n: int, box: Box, card_w: float, card_h: float, links: Links, *, apart: Point = (36, 40)
+    n: int,
+    box: Box,
+    card_w: float,
+    card_h: float,
+    links: Links,
+    *,
+    helpers: int = 0,
+    apart: Point = (36, 40),
 ) -> Layout:
     """Return ranks clockwise in two rows, and straight ways between neighbours.
 
@@ -75,6 +82,7 @@ def ring(
         card_w: Width of a card.
         card_h: Height of a card.
         links: Pairs that exchange messages.
+        helpers: Number of helpers, which stand side by side in the middle.
         apart: How far from the middle the two ways of a pair that sends both ways lie, on
             upright and on level ways.
     """
@@ -91,6 +99,9 @@ def ring(
         for k in range(below):
             share = 0.5 if below == 1 else 1 - k / (below - 1)
             spots.append(Box(box.x + share * (box.w - card_w), low, card_w, card_h))
+    for k in range(helpers):
+        x = box.x + box.w * (k + 1) / (helpers + 1) - card_w / 2
+        spots.append(Box(x, box.y + (box.h - card_h) / 2, card_w, card_h))
     pairs = set(links)
     routes = {}
     for src, dst in links:

@@ -14,8 +14,8 @@ HOLD_S = 1.5  # how long the first and the last picture stand still
 STEP_S = 1.2
 # Share of a step in which its messages travel; then what has arrived can be read.
 FLIGHT = 0.84
-# A message that took no time to be seen, such as one that a wire tap read in one piece, flies for so
-# long before it arrives.
+# A message that took no time to be seen, such as one that a wire tap read in one piece, flies for
+# so long before it arrives.
 LEAST_S = 0.08
 
 

@@ -16,6 +16,8 @@ def sentence(story: Story, step: int, *, numbers: bool) -> str:
     beat = story.steps[step]
     thing = things(story, numbers)
     family = (story.algorithm or "").split("_")[0]
+    if beat.told is not None and not _has_own_words(story, family):
+        return beat.told
     if story.collective == "all_reduce" and story.phases:
         return _all_reduce(story, step, family, thing)
     if beat.reduces:
@@ -39,6 +41,13 @@ def sentence(story: Story, step: int, *, numbers: bool) -> str:
             return f"{_who(story, min(senders))} gives a copy of its {thing} to another rank."
         return f"Every rank that has the {thing} gives a copy to one that has not."
     return _plain(story, beat.messages)
+
+
+def _has_own_words(story: Story, family: str) -> bool:
+    """Return whether the sentences here say more than those of the algorithm."""
+    if family == "gloo":
+        return story.collective == "all_reduce"
+    return family in ("ring", "chain", "tree") and story.collective != "barrier"
 
 
 def _own(thing: str) -> str:

@@ -52,7 +52,8 @@ def _ring(view: Cells) -> Layout:
     card_h = view.choose(card_w)
     apart = (view.token_h / 2 + 6, view.token_w / 2 + 10)
     links = view.story.links()
-    return ring(view.n, INNER, card_w, card_h, links, apart=apart)
+    helpers = sum(place.rank is None for place in view.story.places)
+    return ring(view.n, INNER, card_w, card_h, links, helpers=helpers, apart=apart)
 
 
 def _tree(view: Cells, found: Family) -> Layout:

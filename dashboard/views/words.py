@@ -59,6 +59,11 @@ def plural(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n or 'no'} {noun}s"
 
 
+# What is said in brackets after the family, and families that are not written as their names are.
+_VARIANTS = ("tutorial", "list", "monitored", "segmented", "bidirectional", "channels")
+_FAMILIES = {"nvls": "In-switch", "pat": "PAT", "torus2d": "2-D torus", "torus3d": "3-D torus"}
+
+
 def title(story: Story) -> str:
     """Return the film's title: what and on how many ranks."""
     return f"{name(story)} · {plural(story.n, 'rank')}"
@@ -68,9 +73,11 @@ def name(story: Story) -> str:
     """Return the operation's name: as torch spells it where only the call is known."""
     if story.textbook or story.algorithm is None:
         return story.collective
-    words = story.algorithm.replace("_", " ").split()
-    family, variant = words[0], " ".join(words[1:])
-    text = f"{family.capitalize()} {story.collective.replace('_', '-')}"
+    family, _, variant = story.algorithm.partition("_")
+    if variant not in _VARIANTS:
+        family, variant = story.algorithm.replace("_", "-"), ""
+    family = _FAMILIES.get(family) or family[:1].upper() + family[1:]
+    text = f"{family} {story.collective.replace('_', '-')}"
     return f"{text} ({variant})" if variant else text
 
 
