@@ -44,45 +44,56 @@ def tap(folder: Path, run: str, options: Options) -> Iterator[dict[str, str]]:
     beside = Path(tempfile.mkdtemp(prefix="chunkscope-tap-"))
     control = beside / "control"
     try:
-        process = _start(folder, run, options.wire, control)
+        said = beside / "said"
+        process = _start(folder, run, options.wire, control, said)
         try:
             yield {"CHUNKSCOPE_TAP": str(control)}
         finally:
-            _end(process)
+            _end(process, said)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _start(folder: Path, run: str, wire: str, control: Path) -> subprocess.Popen[bytes]:
-    """Start the tap's process, in a session of its own: Ctrl-C is not for it."""
+def _start(folder: Path, run: str, wire: str, control: Path, said: Path) -> subprocess.Popen[bytes]:
+    """Start the tap's process, in a session of its own: Ctrl-C is not for it.
+
+    Its standard error is a file: nobody reads along, and a pipe would fill and hold it up.
+    """
     module = f"{__name__}.proxy"
     words = [sys.executable, "-m", module, str(folder), run, wire, str(control)]
-    process = subprocess.Popen(
-        words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    with said.open("wb") as stderr:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,
+        )
     deadline = time.monotonic() + START_S
     while not control.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            _, said = process.communicate()
-            why = said.decode(errors="replace").strip().splitlines()[-1:] or ["it did not start"]
+            process.communicate()
+            why = _lines(said)[-1:] or ["it did not start"]
             raise RecorderError(f"{folder}: the wire tap cannot run: {why[0]}")
         time.sleep(0.01)
     return process
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let the tap write what it has and end."""
+def _end(process: subprocess.Popen[bytes], said: Path) -> None:
+    """Let the tap write what it has and end, and pass on what it had to say."""
     code = process.poll()
     if code is not None:
-        warn_once(f"chunkscope: the wire tap ended before the program, by itself ({code})")
+        why = "".join(f": {line}" for line in _lines(said)[-1:])
+        warn_once(f"chunkscope: the wire tap ended before the program, by itself ({code}){why}")
     assert process.stdin is not None
     process.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
-    assert process.stderr is not None
-    process.stderr.close()
+    if code is None:
+        for line in dict.fromkeys(_lines(said)):
+            warn_once(f"chunkscope: {line}")
+
+
+def _lines(said: Path) -> list[str]:
+    return said.read_text(errors="replace").strip().splitlines()

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import torch.distributed
 
+from ....errors import RecorderError
 from ..options import VARIABLES
 from ..recorder import Recorder
 from ..writer import warn_once
@@ -352,4 +353,6 @@ def ask(control: str, identity: Identity, rank: int, peer: int, address: Address
         connection.sendall(json.dumps(request).encode() + b"\n")
         with connection.makefile("rb") as file:
             answer = json.loads(file.readline())
+    if "port" not in answer:
+        raise RecorderError(f"the wire tap cannot listen: {answer.get('trouble')}")
     return int(answer["port"])

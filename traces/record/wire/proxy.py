@@ -10,6 +10,7 @@ SIGTERM ends it at once. Either way what it saw is on disk first.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import resource
 import selectors
@@ -17,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from .relay import Relay
 
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 STACK_BYTES = 1 << 18
+PAUSE_S = 0.05  # where the system gives nothing more, before it is asked again
 
 
 class Proxy:
@@ -78,12 +81,22 @@ class Proxy:
 
     def _ask(self, asked: socket.socket) -> None:
         """Answer a rank that wants to connect to another one."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        try:
             connection, _ = asked.accept()
-            with connection, connection.makefile("rwb") as file:
-                connection.settimeout(5.0)
-                request = json.loads(file.readline())
-                file.write(json.dumps({"port": self._listen(request)}).encode() + b"\n")
+        except OSError as error:
+            say_limit(error)
+            time.sleep(PAUSE_S)
+            return
+        with contextlib.suppress(OSError), connection, connection.makefile("rwb") as file:
+            connection.settimeout(5.0)
+            try:
+                answer = {"port": self._listen(json.loads(file.readline()))}
+            except OSError as error:
+                say_limit(error)
+                answer = {"trouble": reason(error)}
+            except (ValueError, KeyError, TypeError) as error:
+                answer = {"trouble": f"the tap does not understand: {error!r}"}
+            file.write(json.dumps(answer).encode() + b"\n")
 
     def _listen(self, request: dict[str, Any]) -> int:
         """Open a listener for one pair, and return its port."""
@@ -91,14 +104,17 @@ class Proxy:
         ranks = tuple(request["ranks"])
         number = self._log.group(ranks, request["ordinal"], request["label"])
         ends = Ends(number, (request["me"], request["peer"]), request["attempt"])
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.bind((LOOPBACK[family], 0))
-        listener.listen(8)
+        listener = socket.create_server((LOOPBACK[family], 0), family=family, backlog=8)
 
         def accept() -> None:
-            self._selector.unregister(listener)
-            with listener:
+            try:
                 accepted, _ = listener.accept()
+            except OSError as error:  # the rank stays in the queue: there may be room later
+                say_limit(error)
+                time.sleep(PAUSE_S)
+                return
+            self._selector.unregister(listener)
+            listener.close()
             self._relay(
                 Relay(
                     accepted, family, tuple(request["address"]), Link(self._log, ends, self._keep)
@@ -122,7 +138,26 @@ class Proxy:
                     self._wake.send(b".")
 
         self._links.add(relay.link)
-        threading.Thread(target=run, daemon=True).start()
+        try:
+            threading.Thread(target=run, daemon=True).start()
+        except RuntimeError as error:
+            self._links.discard(relay.link)
+            relay.refuse()
+            say_limit(error)
+
+
+def say_limit(error: Exception) -> None:
+    """Say for the launcher to pass on that the system gives us no more."""
+    sys.stderr.write(f"the wire tap cannot take a connection: {reason(error)}\n")
+    sys.stderr.flush()
+
+
+def reason(error: Exception) -> str:
+    """Return why something failed, and what to do about it where that is known."""
+    text = getattr(error, "strerror", None) or str(error)
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        return f"{text}; raise the limit (ulimit -n)"
+    return text
 
 
 def main(argv: list[str]) -> None:

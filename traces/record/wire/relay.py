@@ -26,6 +26,7 @@ SPLICE_BYTES = 1 << 14
 PIPE_BYTES = 1 << 20
 DIAL_AGAIN_S = 0.1
 DIAL_FOR_S = 30.0
+REFUSED_TRIES = 3  # after the first one, as gloo has it
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 _RESET = struct.pack("ii", 1, 0)
 
@@ -53,6 +54,7 @@ class Relay:
         with self._accepted as accepted:
             dialled = self._dial()
             if dialled is None:
+                self.refuse()
                 return
             with dialled:
                 for connection in (accepted, dialled):
@@ -60,22 +62,41 @@ class Relay:
                 forth = Flow(accepted, dialled, self.link, 0)
                 back = Flow(dialled, accepted, self.link, 1)
                 thread = threading.Thread(target=back.run, daemon=True)
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # no more threads
+                    self.refuse()
+                    raise
                 forth.run()
                 thread.join()
         self.link.close()
 
+    def refuse(self) -> None:
+        """Break the connection of the side that connected to us."""
+        with self._accepted as accepted, contextlib.suppress(OSError):
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
     def _dial(self) -> socket.socket | None:
-        """Return a connection to the other side, tried again for a while, as gloo itself does."""
-        deadline = time.monotonic() + DIAL_FOR_S
+        """Return a connection to the other side, tried again for a while, as gloo itself does.
+
+        A rank listens before it tells its address, so where nobody does it is gone; an address
+        left over from before a job's restart is such a one.
+        """
+        deadline, refused = time.monotonic() + DIAL_FOR_S, 0
         while True:
-            dialled = socket.socket(self._family, socket.SOCK_STREAM)
+            dialled = None
             try:
+                dialled = socket.socket(self._family, socket.SOCK_STREAM)
                 dialled.connect(self._address)
                 return dialled
-            except OSError:
-                dialled.close()
-                if time.monotonic() > deadline:
+            except OSError as error:
+                if dialled is not None:
+                    dialled.close()
+                refused += isinstance(error, ConnectionRefusedError)
+                if refused > REFUSED_TRIES or time.monotonic() > deadline:
+                    where = f"{self._address[0]} port {self._address[1]}"
+                    sys.stderr.write(f"the wire tap cannot reach a rank at {where}: {error}\n")
+                    sys.stderr.flush()
                     return None
                 time.sleep(DIAL_AGAIN_S)
 
@@ -99,6 +120,7 @@ class Flow:
         size = BUFFER_BYTES if link.keep.looks_at_all else SPLICE_BYTES
         self._buffer = memoryview(bytearray(size))
         self._pipe: Pipe | None = None
+        self._has_splice = hasattr(os, "splice")
 
     def run(self) -> None:
         """Pass bytes on until there are no more."""
@@ -116,7 +138,7 @@ class Flow:
         return (
             self._decoder.payload_left >= SPLICE_BYTES
             and not self._link.wants_payload(self._side)
-            and hasattr(os, "splice")
+            and self._has_splice
         )
 
     def _copy(self) -> bool:
@@ -135,7 +157,11 @@ class Flow:
     def _splice(self) -> bool:
         """Let the kernel pass on what comes next, and return whether there was anything."""
         if self._pipe is None:
-            self._pipe = Pipe()
+            try:
+                self._pipe = Pipe()
+            except OSError:  # no more descriptors: it goes on without
+                self._has_splice = False
+                return self._copy()
         size = self._pipe.fill(self._source, self._decoder.payload_left)
         now_ns = time.monotonic_ns()
         if not size:
