@@ -33,6 +33,8 @@ Floats = npt.NDArray[np.float64]
 
 # A dense number for each key, up to so many for each access; beyond, keys are numbered anew.
 _SPARSE = 8
+# From so many messages at once on, an event is more work than a row.
+_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +102,10 @@ class Work:
         program = self.program
         if not sharing:  # as if no path had a link
             program = program._replace(path_starts=np.zeros_like(program.path_starts))
-        pick = partial(run, n=len(self.schedule))
+        # What flows at once is shared anew at each event: the work grows with its square.
+        at_once = int(np.bincount(self.schedule.step).max(initial=0))
+        n = len(self.schedule)
+        pick = partial(run, n=max(n, n * at_once // _AT_ONCE))
         if not events.play(program, pick, times.start, times.arrived, times.written):
             wait_graph(self.schedule, self.policy).levels()  # raises, and prints the cycle
         return times
