@@ -50,6 +50,7 @@ class WireLog:
         self._groups: dict[tuple[tuple[int, ...], int], int] = {}
         self._dropped = 0
         self._is_torn = False
+        self._has_said = False
         header = {
             "r": "header",
             "schema_version": SCHEMA_VERSION,
@@ -112,13 +113,16 @@ class WireLog:
         size = message.size
         if message.end_ns is None:
             return b""
+        if message.is_lost:
+            return b""
         if message.at is not None:
             return b',"value":{"at":%d,"size":%d}' % (message.at, size)
         if len(message.data) == size:
             if size <= INLINE_BYTES:
                 return b',"value":"%b"' % b2a_base64(message.data, newline=False)
             at = self.reserve(size)
-            self.store(at, message.data)
+            if not self.store(at, message.data):
+                return b""
             return b',"value":{"at":%d,"size":%d}' % (at, size)
         first = b2a_base64(message.data, newline=False)
         digest = b""
@@ -132,8 +136,8 @@ class WireLog:
             self._tensors_end += size
             return self._tensors_end - size
 
-    def store(self, at: int, data: bytes | memoryview) -> None:
-        """Write payload bytes to the `.tensors` file."""
+    def store(self, at: int, data: bytes | memoryview) -> bool:
+        """Write payload bytes to the `.tensors` file, and return whether they are all there."""
         try:
             with self._lock:
                 if self._tensors is None:
@@ -144,7 +148,9 @@ class WireLog:
                 written = os.pwrite(self._tensors, view, at)
                 view, at = view[written:], at + written
         except OSError as error:
-            self._drop(0, error)
+            self._say(error)
+            return False
+        return True
 
     def note(self, text: str) -> None:
         """Write something that a reader of the trace should know."""
@@ -187,9 +193,14 @@ class WireLog:
                 self.flush()
 
     def _drop(self, records: int, error: OSError | None) -> None:
-        """Count what is lost; the launcher passes on what stands on standard error."""
-        if not self._dropped:
+        """Count records that are lost."""
+        self._dropped += records
+        self._say(error)
+
+    def _say(self, error: OSError | None) -> None:
+        """Say once that something is lost; the launcher passes on what is on standard error."""
+        if not self._has_said:
+            self._has_said = True
             why = "the disk took only a part" if error is None else error.strerror or str(error)
             sys.stderr.write(f"the wire tap loses records: {why}\n")
             sys.stderr.flush()
-        self._dropped += records

@@ -34,6 +34,7 @@ class Message:
         "crc",
         "data",
         "end_ns",
+        "is_lost",
         "recv_ns",
         "seen",
         "send_ns",
@@ -54,6 +55,7 @@ class Message:
         self.end_ns: int | None = None
         self.data = b""
         self.at: int | None = None
+        self.is_lost = False  # a part of the payload could not be written
         self.crc: int | None = None
         self.seen = 0
         self.seq: int | None = None
@@ -136,7 +138,7 @@ class Link:
         assert message is not None
         keep = self.keep
         if message.at is not None:
-            self._log.store(message.at + message.seen, data)
+            message.is_lost |= not self._log.store(message.at + message.seen, data)
         elif keep.whole_bytes is None or message.size <= keep.whole_bytes:
             message.data += bytes(data)
         else:

@@ -90,7 +90,7 @@ class Proxy:
         with contextlib.suppress(OSError), connection, connection.makefile("rwb") as file:
             connection.settimeout(5.0)
             try:
-                answer = {"port": self._listen(json.loads(file.readline()))}
+                answer: dict[str, Any] = {"port": self._listen(json.loads(file.readline()))}
             except OSError as error:
                 say_limit(error)
                 answer = {"trouble": reason(error)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from pathlib import Path
 
@@ -189,3 +190,35 @@ def test_file_cut_anywhere_opens(tmp_path: Path) -> None:
         trace = read_recording(tmp_path / "run")
         complete = [json.loads(line) for line in whole[:size].split(b"\n")[:-1]]
         assert len(trace.events) >= 2 * sum(record["r"] == "message" for record in complete)
+
+
+def test_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Payload bytes that the disk did not take are not there, though later ones are: no zeros."""
+    folder = tmp_path / "run"
+    link, log = open_link(folder, "whole")
+    write, fails = os.pwrite, [True, False, True, False]
+
+    def full(fd: int, data: bytes, at: int) -> int:
+        if fails and fails.pop(0):
+            raise OSError(28, "No space left on device")
+        return write(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    payload = bytes(range(250)) * 400
+    decoder, back = Decoder(link, 0), Decoder(link, 1)
+    for slot in (1, 2, 3):  # of the first two the disk did not take a part
+        data = notice(SEND_READY, slot, len(payload)) + sent(slot, payload)
+        back.feed(memoryview(notice(RECV_READY, slot, len(payload))), 1)
+        decoder.feed(memoryview(data[:50_000]), 2)
+        decoder.feed(memoryview(data[50_000:]), 3)
+    trace = read(link, log, folder)
+    assert trace.events["tag"].to_list() == [1, 1, 2, 2, 3, 3]
+    kept = trace.states["data"].to_list()
+    events = trace.states["event"].to_list()
+    assert [(row, data) for row, data in zip(events, kept, strict=True) if data is not None] == [
+        (4, payload),
+        (5, payload),
+    ]
+    assert capsys.readouterr().err.count("No space left") == 1
