@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed
 
+from .cuda import Queued
 from .hooks import report
 from .ops import REDUCE_OPS, flat
 from .recorder import Recorder
@@ -64,6 +65,7 @@ class FunctionHooks:
     def __init__(self, active: list[Recorder]) -> None:
         self.active = active
         self.works = Works(report)
+        self.queued: Queued | None = None
         self._replaced: list[tuple[Any, str, Any]] = []
 
     def install(self) -> None:

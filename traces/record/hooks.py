@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .callers import Caller
+from .cuda import Device, OnDevice, Queued, built_for
 from .ops import REDUCE_OPS, Plan, flat, plans, size_bytes, splits_of
 from .recorder import Recorder, thread_name
 from .under_way import Open
@@ -37,11 +38,15 @@ class Hooks:
 
     Args:
         active: Recorders, the last of which records; empty for none.
+        device: Where operations are carried out that return before; what torch was built for by
+            default.
     """
 
-    def __init__(self, active: list[Recorder]) -> None:
+    def __init__(self, active: list[Recorder], device: Device | None = None) -> None:
         self.active = active
         self.works = Works(report)
+        device = device or built_for()
+        self.queued = None if device is None else Queued(device, report)
         self._library: Any = None
         c10d = torch._C._distributed_c10d
         self._unbox_group = c10d.ProcessGroup.unbox
@@ -140,7 +145,11 @@ class Hooks:
             batch = -1 if coalesced.first is None else coalesced.first
         elif caller.api == "batch_isend_irecv":
             batch = _batch(recorder, caller, frame)
-        states = segment.states.list(b"before", plan.role[0], inputs) if inputs else b""
+        queued, kind = self.queued, Open
+        if queued is not None and tensors:
+            kind = queued.kind(recorder, tensors[0])
+        has_states = len(inputs) > 0 and kind is not OnDevice
+        states = segment.states.list(b"before", plan.role[0], inputs) if has_states else b""
         if batch is not None:
             recorder.local.batch = seq if batch < 0 else batch
             if coalesced is not None:
@@ -150,14 +159,16 @@ class Hooks:
             b'{"r":"begin","seq":%d,"call":%d,"t":%d%b,"s":[%b]}\n'
             % (seq, found, issued, inside, states)
         )
-        event = Open(recorder, seq, outputs, plan.role[1], is_async)
+        event = kind(recorder, seq, outputs, plan.role[1], is_async)
+        if queued is not None and isinstance(event, OnDevice):
+            queued.take(event, tensors[0].device, plan.role[0], inputs)
         if plan.name == "recv_any_source_":
             event.info, event.tag = info, plan.number("tag", args)
         return event
 
     def _finish(self, event: Open, plan: Plan, result: Any, frame: FrameType | None) -> Any:
         """Arrange for the end to be written, and return what the caller gets."""
-        if plan.work is None:
+        if plan.work is None or event.ends_at_once:
             event.end()
             return result
         boxed = result if plan.work < 0 else result[plan.work]

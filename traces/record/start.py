@@ -68,6 +68,8 @@ def stop(recorder: Recorder) -> None:
     """Stop one recorder; its file is closed when the operations under way have ended."""
     _active.remove(recorder)
     _closing.append(recorder)
+    if _hooks is not None and _hooks.queued is not None:
+        _hooks.queued.settle(recorder, PATIENCE_S)
     if _hooks is None or not _hooks.works.has_open(recorder):
         _close(recorder)
     if not _active:
@@ -169,6 +171,8 @@ def _at_exit(patience_s: float = PATIENCE_S) -> None:
             _hooks.remove()
             _hooks.works.settle(patience_s)
         for recorder in (*_active, *_closing):
+            if _hooks is not None and _hooks.queued is not None:
+                _hooks.queued.settle(recorder, patience_s)
             recorder.close()
     except Exception as error:
         report(error)
@@ -180,6 +184,8 @@ def _after_fork() -> None:
         _closing.clear()
         if _hooks is not None:
             _hooks.works.forget()
+            if _hooks.queued is not None:
+                _hooks.queued.forget()
         if _groups is not None:
             _groups.clocks.forget()
         for recorder in _active:

@@ -22,7 +22,7 @@ import torch
 from ..schema import FIRST_VALUES, FULL_BYTES
 from .budget import Budget
 from .options import Options
-from .summary import raw_bytes, summary
+from .summary import Picked, raw_bytes, summarise, summary
 from .writer import INLINE_BYTES, Writer, dump
 
 # Descriptions remembered at once; a program that allocates anew each time must not fill memory.
@@ -108,6 +108,28 @@ class States:
             for index, tensor in enumerate(tensors)
         )
 
+    def describe(self, tensor: torch.Tensor) -> int:
+        """Return the number of a tensor's description, whose value is written later."""
+        try:
+            key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        except (RuntimeError, NotImplementedError):  # sparse
+            return self._describe(None, tensor).number
+        return (self._known.get(key) or self._describe(key, tensor)).number
+
+    def value(self, copied: torch.Tensor | Picked) -> bytes:
+        """Return the value of a tensor of which there is a copy, whole or some of its values.
+
+        Args:
+            copied: On the CPU; contiguous where it is whole.
+        """
+        if isinstance(copied, Picked):
+            with torch._C._DisableTorchDispatch(), torch.no_grad():
+                return self._within_budget(copied.first.nbytes, summarise(copied))
+        size = self._kept_whole(copied)
+        if self._budget is not None and size >= 0 and not self._budget.take(size):
+            return self._summary(copied, copied.data_ptr())
+        return self._value(copied, copied.data_ptr(), size)
+
     def _describe(self, key: Any, tensor: torch.Tensor) -> _Known:
         with self._lock:
             if key is not None and key in self._known:
@@ -173,11 +195,12 @@ class States:
 
     def _summary(self, tensor: torch.Tensor, address: int) -> bytes:
         """Return digest, statistics and, while there is room for data, the first values."""
-        found = summary(tensor, address)
-        if self._budget is not None:
-            size = min(tensor.numel(), FIRST_VALUES) * tensor.element_size()
-            if not self._budget.take(size):
-                del found["first"]
+        size = min(tensor.numel(), FIRST_VALUES) * tensor.element_size()
+        return self._within_budget(size, summary(tensor, address))
+
+    def _within_budget(self, size: int, found: dict[str, Any]) -> bytes:
+        if self._budget is not None and not self._budget.take(size):
+            del found["first"]
         return dump(found)[:-1]
 
     def _keep(self, data: bytes) -> bytes:

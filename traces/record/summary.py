@@ -7,7 +7,7 @@ import math
 import struct
 import zlib
 from binascii import b2a_base64
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -30,6 +30,14 @@ _CODES = {
 }
 
 
+class Picked(NamedTuple):
+    """Values of a tensor: at a distance of `stride` elements, and the first ones."""
+
+    values: torch.Tensor
+    first: torch.Tensor
+    stride: int
+
+
 def summary(tensor: torch.Tensor, address: int) -> dict[str, Any]:
     """Return digest, statistics and first values of a CPU tensor, of all values or of a sample.
 
@@ -43,7 +51,7 @@ def summary(tensor: torch.Tensor, address: int) -> dict[str, Any]:
         return _tiny((ctypes.c_char * size).from_address(address).raw if size else b"", code)
     # Neither autograd nor a dispatch mode of the program may see what is computed here.
     with torch._C._DisableTorchDispatch(), torch.no_grad():
-        return _sampled(tensor)
+        return summarise(pick(tensor))
 
 
 def raw_bytes(tensor: torch.Tensor) -> bytes:
@@ -71,8 +79,8 @@ def _tiny(data: bytes, code: str) -> dict[str, Any]:
     return found
 
 
-def _sampled(tensor: torch.Tensor) -> dict[str, Any]:
-    """Return digest, statistics and first values, of all or of values at equal distances."""
+def pick(tensor: torch.Tensor) -> Picked:
+    """Return all values of a tensor, or values at equal distances, and the first ones."""
     tensor = tensor.detach()
     count = tensor.numel()
     stride = math.ceil(count / SAMPLE_VALUES) or 1
@@ -80,14 +88,20 @@ def _sampled(tensor: torch.Tensor) -> dict[str, Any]:
         flat = tensor.view(-1)
         values, first = flat[::stride], flat[:FIRST_VALUES]
     else:
-        values = _pick(tensor, torch.arange(0, count, stride))
-        first = _pick(tensor, torch.arange(min(count, FIRST_VALUES)))
-    values = values.contiguous()
+        where = tensor.device
+        values = _pick(tensor, torch.arange(0, count, stride, device=where))
+        first = _pick(tensor, torch.arange(min(count, FIRST_VALUES), device=where))
+    return Picked(values.contiguous(), first, stride)
+
+
+def summarise(picked: Picked) -> dict[str, Any]:
+    """Return digest, statistics and first values of what was picked, on the CPU."""
+    values, first, stride = picked
     return {
         "digest": zlib.crc32(raw_bytes(values)),
         "digest_of": "all" if stride == 1 else "sample",
         "first": b2a_base64(raw_bytes(first), newline=False).decode(),
-        **({} if tensor.is_complex() else _statistics(values)),
+        **({} if values.is_complex() else _statistics(values)),
     }
 
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from .recorder import GroupInfo, Recorder
 
 
 class Open:
-    """An operation whose end has not been written."""
+    """An operation whose end has not been written.
 
+    Attributes:
+        is_queued: Whether a device carries it out: a wait makes a stream wait, not the program.
+        ends_at_once: Whether its end is written as soon as it has been asked for.
+    """
+
+    is_queued: ClassVar[bool] = False
+    ends_at_once: ClassVar[bool] = False
     __slots__ = (
         "_lock",
         "info",
@@ -58,12 +65,15 @@ class Open:
             if error is not None:
                 self.recorder.end(self.seq, t_end_ns=ended, status="error", error=text_of(error))
                 return
-            segment = self.recorder.segment
-            states = segment.states.list(b"after", self.role, outputs)
             sender = b"" if self.info is None else self._sender(self.info, work or held)
-            segment.writer.write(
-                b'{"r":"end","seq":%d,"t":%d%b,"s":[%b]}\n' % (self.seq, ended, sender, states)
-            )
+            self._write(ended, sender, outputs)
+
+    def _write(self, ended: int, sender: bytes, outputs: Any) -> None:
+        segment = self.recorder.segment
+        states = segment.states.list(b"after", self.role, outputs)
+        segment.writer.write(
+            b'{"r":"end","seq":%d,"t":%d%b,"s":[%b]}\n' % (self.seq, ended, sender, states)
+        )
 
     def is_of(self, work: Any) -> bool:
         """Return whether this is the operation of a Work."""
@@ -97,6 +107,11 @@ class Batch:
     def recorder(self) -> Recorder:
         """The recorder of its operations."""
         return self.events[0].recorder
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether its operations run on a stream, see `Open`."""
+        return self.events[0].is_queued
 
     @property
     def is_open(self) -> bool:

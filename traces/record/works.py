@@ -196,7 +196,13 @@ class Works:
             frame.f_trace = partial(_trace_nothing, work)
 
     def watch(self, event: Open | Batch, work: Any) -> bool:
-        """Write the end when the Work's future is done; return whether it has a future."""
+        """Write the end when the Work's future is done; return whether it has a future.
+
+        The future of a queued operation is done as soon as that is asked for, and what a callback
+        reads is not what a waiter reads, in another stream: its end is left to the wait.
+        """
+        if event.is_queued:
+            return False
         future = self._future(work)
         if future is None:
             return False
@@ -222,7 +228,9 @@ class Works:
             return future.value()
 
         event.work = work
-        chained = self._after(future, event, done).then(done)
+        # Torch's own future knows the streams, is done at once and leaves nothing for the exit.
+        after = future if event.is_queued else self._after(future, event, done)
+        chained = after.then(done)
         c10d: Any = torch._C._distributed_c10d
         return c10d._create_work_from_future(chained).boxed()
 
