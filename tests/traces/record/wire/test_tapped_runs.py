@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -82,6 +83,20 @@ def payloads(trace: Trace, **cells: Any) -> list[list[float]]:
     return found
 
 
+def assert_in_order(rows: list[dict[str, Any]]) -> None:
+    """Both ends of a message say the same times, and a connection's messages follow one another."""
+    ends: dict[Any, list[Any]] = {"send": [], "recv": []}
+    edges: dict[Any, list[tuple[int, int]]] = {}
+    for row in sorted(rows, key=lambda row: (row["file"], row["seq"])):
+        times = row["t_start_ns"], row["t_end_ns"]
+        ends[row["kind"]].append((row["seq"] // 2, row["tag"], *times))
+        if row["kind"] == "send":
+            edges.setdefault((row["group"], row["rank"], row["peer"]), []).append(times)
+    assert ends["send"] == ends["recv"]
+    for edge in edges.values():
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(edge)), edge
+
+
 def test_three_ranks(tmp_path: Path) -> None:
     """Results, exit code and messages of many collectives, groups and sizes."""
     done = launch(
@@ -121,6 +136,19 @@ def test_three_ranks(tmp_path: Path) -> None:
         assert ranks[row["group_rank"]] == row["rank"]
         assert ranks[row["peer_group_rank"]] == row["peer"]
         assert row["t_issue_ns"] <= row["t_start_ns"] <= row["t_end_ns"]
+    assert_in_order(rows)
+    # No message of a group is older than its first call there, nor younger than its last one's end.
+    for row in rows:
+        calls = [
+            (trace.events["t_issue_ns"][call], trace.events["t_end_ns"][call])
+            for kind in ("collective", "send", "recv")
+            for call in trace.where(
+                provenance="called", kind=kind, rank=row["rank"], group=row["group"]
+            ).tolist()
+        ]
+        assert min(begin for begin, _ in calls) <= row["t_issue_ns"]
+        if row["kind"] == "recv":
+            assert row["t_end_ns"] <= max(end for _, end in calls)
     kinds = {row["tag"] >> 56 for row in rows}
     assert kinds >= {0, 4, 6, 7}  # p2p, all_reduce, broadcast, barrier
     assert payloads(trace, kind="recv", rank=0, tag=77) == [[1.5, 2.5]]
