@@ -98,6 +98,15 @@ def mismatch(rank):
     os._exit(9)
 
 
+def leaves_work(rank):
+    works = [dist.all_reduce(torch.ones(1 << 16), async_op=True) for _ in range(8)]
+    if rank == 0:  # what nobody sends to, and what nobody reduces with
+        works.append(dist.irecv(torch.ones(3), 1))
+        works.append(dist.all_reduce(torch.ones(3), async_op=True))
+    works[0].get_future().then(lambda future: future.value())
+    sys.exit(11 + rank)
+
+
 def never_joins(rank, store):
     if rank == 1:
         sys.exit(0)
@@ -122,7 +131,8 @@ def start(fault, rank, store):
 if __name__ == "__main__":
     folder = tempfile.mkdtemp()
     context = multiprocessing.get_context("fork")
-    faults = (killed, segfault, left, raised, exits, absent, deadlock, mismatch, never_joins)
+    faults = (killed, segfault, left, raised, exits, absent, deadlock, mismatch)
+    faults += (leaves_work, never_joins)
     ranks = {
         (fault.__name__, rank): context.Process(
             target=start,
@@ -189,6 +199,7 @@ def test_ranks_end_as_they_do_bare(ends: Ends) -> None:
         "absent": 6,
         "deadlock": 7,
         "mismatch": ends.bare["mismatch", 0][0],  # gloo decides: 8 or 9
+        "leaves_work": 11,
         "never_joins": 10,
     }
 
@@ -214,6 +225,14 @@ def test_collective_that_a_rank_never_reached_is_an_error_on_the_one_that_waited
     assert ends.statuses("absent", 0) == ["ok", "ok", "error"]
     assert ends.statuses("absent", 1) == ["ok", "ok"]
     assert not ends.process("absent", 1).closed
+
+
+def test_work_that_nobody_waited_for_neither_aborts_nor_is_lost(ends: Ends) -> None:
+    for rank in (0, 1):
+        assert ends.recorded["leaves_work", rank] == [11 + rank, "joined\n"]
+        assert ends.process("leaves_work", rank).closed
+        assert len(ends.statuses("leaves_work", rank)) == (11, 10)[rank]
+    assert len(ends.statuses("leaves_work", 0, "recv")) == 1
 
 
 def test_both_sends_of_a_deadlock_are_there(ends: Ends) -> None:
