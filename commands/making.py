@@ -102,11 +102,18 @@ def sim(output: Path | None, as_json: bool, opens: bool, **words: Any) -> None:
 
 @click.command()
 @plan
+@click.option(
+    "--backend",
+    type=click.Choice(["gloo", "nccl"]),
+    default="gloo",
+    show_default=True,
+    help="nccl: rank k on GPU k.",
+)
 @output
 @as_json
 @opens
-def run(output: Path | None, as_json: bool, opens: bool, **words: Any) -> None:
-    """Run a schedule on real gloo processes, recorded.
+def run(output: Path | None, as_json: bool, opens: bool, backend: str, **words: Any) -> None:
+    """Run a schedule on real processes, recorded.
 
     Every send, recv and tensor state is in the trace.
 
@@ -120,7 +127,7 @@ def run(output: Path | None, as_json: bool, opens: bool, **words: Any) -> None:
     spec = spec_of(words)
     path = output or new_name("run", spec, "")
     folder = folder_for(path)
-    if not run_collective(spec, folder):
+    if not run_collective(spec, folder, backend=backend):
         return  # another rank of the same job reports
     settle(folder, path)
     trace = read_trace(path)

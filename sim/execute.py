@@ -13,17 +13,16 @@ together (all but CPU tensors), they are batched. The plan of a rank's actions i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError
-from ..traces.record import current, record
-from .bind import BoundSchedule, Splits
+from ..traces.record import current
+from .bind import Splits
 from .execution_log import ExecutionLog
 from .plan import Plan, hashable, plan_call
 from .program import ISSUES, Action, Do, Piece
 from .schedule import Schedule
-from .values import default_inputs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -256,6 +255,8 @@ class _Call:
             work = self.works.pop(action.key, None)
             if work is not None:
                 work.wait()
+                if self.log is not None:
+                    _drain(self.tensor)
             if action.do is Do.WRITE:
                 self._write(action)
             elif action.do is Do.SNAP:
@@ -349,38 +350,9 @@ def _combine(op: str) -> Combine:
     return lambda slot, data: slot.add_(data)
 
 
-def run_with_default_inputs(bound: BoundSchedule, op: str) -> None:
-    """Execute a schedule on the inputs that a simulation has, in the default group."""
+def _drain(tensor: Tensor) -> None:
+    """Let a GPU finish what was waited for: its wait returns before, and times would be wrong."""
     import torch
-    import torch.distributed as dist
 
-    rank = dist.get_rank()
-    given = default_inputs(bound)[rank]
-    dtype = getattr(torch, bound.dtype)
-    if given is None:
-        tensor = torch.zeros(bound.output_elements(rank), dtype=dtype)
-    else:
-        tensor = torch.from_numpy(given).to(dtype)
-    recorder = current()
-    with nullcontext() if recorder is None else recorder.silent():
-        dist.barrier()  # ranks start together, so that the first step shows no late start
-    execute(bound.schedule, tensor, op)
-
-
-def join_and_run(bound: BoundSchedule, op: str, folder: str, state: str) -> bool:
-    """Be one rank of a job that torchrun started; see `run.run_collective`."""
-    import torch.distributed as dist
-
-    joined_here = not dist.is_initialized()
-    if joined_here:
-        dist.init_process_group("gloo")
-    named = [folder]
-    dist.broadcast_object_list(named, src=0)
-    run_with_default_inputs(bound, op)  # the first messages of a pair wait for its connection
-    with record(named[0], state=state):
-        run_with_default_inputs(bound, op)
-    is_first = dist.get_rank() == 0
-    dist.barrier()  # the recording is whole when rank 0 reads it
-    if joined_here:
-        dist.destroy_process_group()
-    return is_first
+    if tensor.is_cuda:
+        torch.cuda.current_stream(tensor.device).synchronize()

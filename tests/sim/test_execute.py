@@ -354,7 +354,7 @@ def test_outside_of_a_job_it_says_what_is_missing() -> None:
 
 
 def executed_default(collective: str, name: str, op: str, root: int | None) -> None:
-    from chunkscope.sim.execute import run_with_default_inputs
+    from chunkscope.sim.rank import run_with_default_inputs
 
     spec = Spec(collective, name, ranks=dist.get_world_size(), op=op, root=root)
     run_with_default_inputs(spec.bound(), op)
@@ -399,7 +399,7 @@ def in_lanes_recorded() -> None:
 
 
 def executed_sized(collective: str, name: str, size_bytes: int) -> None:
-    from chunkscope.sim.execute import run_with_default_inputs
+    from chunkscope.sim.rank import run_with_default_inputs
 
     n = dist.get_world_size()
     run_with_default_inputs(Spec(collective, name, n, size_bytes=4 * size_bytes).bound(), "SUM")

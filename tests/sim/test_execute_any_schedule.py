@@ -124,7 +124,7 @@ MADE = [
 def run(schedules: list[Schedule], count: int, segment_bytes: int) -> None:
     import chunkscope.sim.plan as plan
     import chunkscope.sim.program as program
-    from chunkscope.sim.execute import run_with_default_inputs
+    from chunkscope.sim.rank import run_with_default_inputs
 
     usual = plan.SEGMENT_BYTES, program.LEAST_TO_CUT_BYTES
     plan.SEGMENT_BYTES = segment_bytes
