@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import resource
 import selectors
 import signal
@@ -28,6 +29,7 @@ from .relay import Relay
 
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 STACK_BYTES = 1 << 18
+SPARE_FILES = 32  # for the rest of the process
 PAUSE_S = 0.05  # where the system gives nothing more, before it is asked again
 
 
@@ -44,6 +46,7 @@ class Proxy:
         self._log = log
         self._keep = keep
         self._links: set[Link] = set()
+        self._listeners = 0
         self._lock = threading.Lock()
         self._is_stopped = False
         self._is_left = False
@@ -100,6 +103,8 @@ class Proxy:
 
     def _listen(self, request: dict[str, Any]) -> int:
         """Open a listener for one pair, and return its port."""
+        if not has_room(self._listeners + len(self._links), self._keep):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         family = socket.AddressFamily(request["family"])
         ranks = tuple(request["ranks"])
         number = self._log.group(ranks, request["ordinal"], request["label"])
@@ -115,6 +120,7 @@ class Proxy:
                 return
             self._selector.unregister(listener)
             listener.close()
+            self._listeners -= 1
             self._relay(
                 Relay(
                     accepted, family, tuple(request["address"]), Link(self._log, ends, self._keep)
@@ -122,6 +128,7 @@ class Proxy:
             )
 
         self._selector.register(listener, selectors.EVENT_READ, accept)
+        self._listeners += 1
         port: int = listener.getsockname()[1]
         return port
 
@@ -144,6 +151,22 @@ class Proxy:
             self._links.discard(relay.link)
             relay.refuse()
             say_limit(error)
+
+
+def has_room(pairs: int, keep: Keep) -> bool:
+    """Return whether the system's limit of open files leaves room for one more pair.
+
+    A pair that is promised is served: without a place its ranks would wait. One that is refused
+    connects untapped.
+
+    Args:
+        pairs: Pairs that connect, or were told where to.
+        keep: What to keep of payloads; where they may go by unseen, a pair has two pipes.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return True
+    return (pairs + 1) * (2 if keep.looks_at_all else 6) + SPARE_FILES <= most
 
 
 def say_limit(error: Exception) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ from chunkscope.traces.record.wire import relay
 from chunkscope.traces.record.wire.decoder import PREAMBLE, SEND_UNBOUND
 from chunkscope.traces.record.wire.log import WireLog
 from chunkscope.traces.record.wire.messages import Ends, Keep, Link
+from chunkscope.traces.record.wire.proxy import has_room
 from chunkscope.traces.record.wire.relay import Relay
 
 LIMIT_S = 60
@@ -67,3 +69,11 @@ def test_no_descriptors_for_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             writer.join()
         thread.join(LIMIT_S)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("wire", "most"), [("digest", 39), ("64", 13)])
+def test_room(monkeypatch: pytest.MonkeyPatch, wire: str, most: int) -> None:
+    """No pair is promised a place that the limit of open files does not leave."""
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (110, 110))
+    assert has_room(most - 1, Keep.of(wire))
+    assert not has_room(most, Keep.of(wire))
