@@ -5,7 +5,8 @@ A c10d operation returns a Work. What observes its end depends on who holds it:
 * Python's own functions wait for it at once, or hand it to the user, who waits: `Work.wait` is
   replaced by one that writes the end. The Work is told by its identity, and held no longer than the
   program itself holds it: gloo sends nothing for a Work that was dropped.
-* Python may wait for the Work's future as well: `Future.wait` is replaced likewise.
+* Python may wait for the Work's future as well, or for one that depends on it: `Future.wait` is
+  replaced likewise.
 * C++ waits without Python. Where the Work has a future, a callback writes the end. DDP's reducer
   waits for the future itself, which lets the waiter go before callbacks run: it gets a Work whose
   future comes after ours.
@@ -66,9 +67,9 @@ class Works:
         # Works and futures that the program dropped. Nothing that runs when an object dies may run
         # bytecode, in which a thread of torch could lose the interpreter.
         self._dropped: list[_Ref] = []
-        # Callbacks that torch still holds, with the future that they are on. Once one is gone, its
-        # thread is done with Python for good.
-        self._flying: dict[weakref.ref[Any], tuple[Any, Open | Batch]] = {}
+        # Callbacks that torch still holds, with the future that they are on and the one before.
+        # Once one is gone, its thread is done with Python for good.
+        self._flying: dict[weakref.ref[Any], tuple[Any, Open | Batch, Any]] = {}
         self._replaced: list[tuple[Any, str, Any]] = []
         self._local = threading.local()
         self._get_future = torch._C._distributed_c10d.Work.get_future
@@ -128,13 +129,14 @@ class Works:
         return get_future
 
     def _future_wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        futures, finish = self._futures, self._finish
+        futures, finish, catch_up = self._futures, self._finish, self._catch_up
 
         def wait(self: Any) -> Any:
             result = original(self)
             ref, event = futures.pop(id(self), (None, None))
             if ref is not None and event is not None and ref() is self:
                 finish(event, None, None, None)
+            catch_up()
             return result
 
         return wait
@@ -243,13 +245,13 @@ class Works:
     def _after(self, future: Any, event: Open | Batch, done: Callable[[Any], Any]) -> Any:
         """Return a future that torch completes right after another one, and that we can, too."""
         after = torch._C._collect_all([future])
-        self._flying[weakref.ref(done, self._flying.pop)] = (after, event)
+        self._flying[weakref.ref(done, self._flying.pop)] = (after, event, future)
         return after
 
     def has_open(self, recorder: Recorder) -> bool:
         """Return whether an operation of this recorder is still under way."""
         self._forget_dropped()
-        open_ = [*self._kept.values(), *(event for _, event in [*self._flying.values()])]
+        open_ = [*self._kept.values(), *(event for _, event, _ in [*self._flying.values()])]
         return any(event.recorder is recorder and event.is_open for event in open_)
 
     def settle(self, patience_s: float = PATIENCE_S) -> None:
@@ -265,7 +267,7 @@ class Works:
             if time.monotonic() >= until:
                 break
             time.sleep(0.001)
-        for future, event in [*self._flying.values()]:
+        for future, event, _ in [*self._flying.values()]:
             # Torch's thread must not be the last to let go of these: it would need Python for that.
             for held in (future, event.work):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
@@ -303,6 +305,15 @@ class Works:
             self._report(error)
         finally:
             failure = None  # its traceback holds this frame, which holds it
+
+    def _catch_up(self) -> None:
+        """Write the ends whose callbacks are on their way.
+
+        What was waited for may depend on the futures that they are on, as that of `wait_all` does.
+        """
+        for _, event, source in [*self._flying.values()]:
+            if source.done():
+                self._end(event, source)
 
     def _begin_wait(self, event: Open | Batch) -> int | None:
         try:
