@@ -176,7 +176,7 @@ def test_graphml(tmp_path: Path) -> None:
 def test_node_link_json_and_our_own(tmp_path: Path) -> None:
     graph = nx.path_graph(3)
     rates = {"bandwidth_Bps": 1e9, "latency_ns": 5}
-    nx.set_edge_attributes(graph, {edge: rates for edge in graph.edges})
+    nx.set_edge_attributes(graph, dict.fromkeys(graph.edges, rates))
     (tmp_path / "path.json").write_text(json.dumps(nx.node_link_data(graph, edges="links")))
     assert read_topology(tmp_path / "path.json").n_ranks == 3
     star = parse("star", 4)
