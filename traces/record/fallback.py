@@ -175,7 +175,7 @@ def _begin(recorder: Recorder, name: str, what: _Function, given: dict[str, Any]
         group_rank=info.group_rank,
         peer=None if peer is None else info.ranks[peer],
         peer_group_rank=peer,
-        size_bytes=tensors[0].nbytes if tensors else 0,
+        size_bytes=tensors[0].numel() * tensors[0].element_size() if tensors else 0,
         dtype=dtype_name(tensors[0].dtype) if tensors else None,
         site=caller.site,
     )

@@ -133,7 +133,7 @@ class Hooks:
         reduce_op = None if plan.reduce_op is None else _reduce_op(frame, args[plan.reduce_op])
         is_async = _is_async(plan, args, caller, frame)
         numbers: Any = args[plan.tail :] if plan.tail else _hashable(plan, args)
-        shapes = [(tensor.dtype, tensor.nbytes) for tensor in tensors]
+        shapes = [(tensor.dtype, tensor.numel()) for tensor in tensors]
         key = (plan.name, info.number, caller, reduce_op, is_async, numbers, thread_name(), *shapes)
         found = segment.calls.get(key)
         if found is None:

@@ -162,7 +162,8 @@ def size_bytes(plan: Plan, group_size: int, inputs: list[Any], outputs: list[Any
 
 
 def _nbytes(tensors: list[Any]) -> int:
-    return sum(int(tensor.nbytes) for tensor in tensors)
+    # Not `nbytes`, which sparse tensors lack: their logical data counts.
+    return sum(int(tensor.numel()) * tensor.element_size() for tensor in tensors)
 
 
 def _kind(name: str) -> str:
