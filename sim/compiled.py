@@ -73,6 +73,6 @@ def _compiled(function: Any) -> Any:
         "nogil": True,
         # Counting references to so many arrays, and passing them on, would take most of the time.
         "_nrt": function in _ALLOCATE,
-        "forceinline": function.__name__.startswith("_"),
+        "forceinline": True,
     }
     return numba.njit(copy, **options)
