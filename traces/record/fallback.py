@@ -151,7 +151,7 @@ def _is_async(name: str, given: dict[str, Any]) -> bool:
 
 def _begin(recorder: Recorder, name: str, what: _Function, given: dict[str, Any]) -> int:
     group = given.get("group") or torch.distributed.distributed_c10d._get_default_group()
-    info = recorder.groups.get(group) or recorder.learn_group(group)
+    info = recorder.groups.info(group)
     caller = recorder.sites.find(sys._getframe(2))
     root = given.get("group_src" if what.collective in ("broadcast", "scatter") else "group_dst")
     asked = given.get("src") if given.get("src") is not None else given.get("dst")

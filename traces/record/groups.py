@@ -17,7 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 import torch
 
 from .clock import Clocks
-from .recorder import Recorder, ranks_of
+from .group_records import ranks_of
+from .recorder import Recorder
 from .under_way import text_of
 
 _INIT, _NEW, _DESTROY = "init_process_group", "new_group", "destroy_process_group"
@@ -62,7 +63,7 @@ class GroupHooks:
     def adopt(self, recorder: Recorder) -> None:
         """Write the groups that were there before, in the order in which they were made."""
         for group in list(torch.distributed.distributed_c10d._world.pg_map):
-            recorder.learn_group(group)
+            recorder.groups.learn(group)
         for number, record in enumerate(self.clocks.found):
             recorder.clock(record, is_first=number == 0)
         if not self._active and torch.distributed.is_initialized():
@@ -149,7 +150,7 @@ class GroupHooks:
         try:
             if recorder is not None:
                 ranks, rank = asked()
-                number = recorder.announce_group(ranks)
+                number = recorder.groups.announce(ranks)
                 seq = self._begin(recorder, what, number, ranks, rank)
         except Exception as error:
             self._report(error)
@@ -162,7 +163,7 @@ class GroupHooks:
         try:
             group = made(result)
             if recorder is not None and group is not None:
-                info = recorder.learn_group(group, number)
+                info = recorder.groups.learn(group, number)
                 columns = {"rank": info.rank, "group_rank": info.group_rank}
         except Exception as error:
             self._report(error)

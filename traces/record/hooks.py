@@ -20,8 +20,9 @@ import torch
 
 from .callers import Caller
 from .cuda import Device, OnDevice, Queued, built_for
+from .header import thread_name
 from .ops import REDUCE_OPS, Plan, flat, plans, size_bytes, splits_of
-from .recorder import Recorder, thread_name
+from .recorder import Recorder
 from .under_way import Open
 from .works import Works
 from .writer import warn_once
@@ -115,7 +116,7 @@ class Hooks:
         """Write that an operation begins."""
         issued = time.monotonic_ns()
         group = self._unbox_group(args[plan.group])
-        info = recorder.groups.get(group) or recorder.learn_group(group)
+        info = recorder.groups.info(group)
         seq, inside = next(recorder.numbers), b""
         if recorder.is_bounded:
             peer, tag = _peer(plan, args), plan.number("tag", args)

@@ -17,23 +17,22 @@ import os
 import sys
 import threading
 import time
-import weakref
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from ..schema import SCHEMA_VERSION
 from .callers import Sites
-from .clock import clock_id
-from .folder import claim, host_name
+from .folder import claim
+from .group_records import Groups
+from .header import header, thread_name
 from .numbering import Numbering
 from .options import Options
 from .segments import Segment, Segments
 from .states import States
-from .writer import Writer, clean, dump
+from .writer import Writer, clean, dump, dump_text
 
 # Calls remembered at once; the oldest may be written again.
 REMEMBERED = 65536
@@ -41,28 +40,11 @@ REMEMBERED = 65536
 _CALLS = ("collective", "send", "recv")
 
 
-class GroupInfo(NamedTuple):
-    """A process group as events name it.
-
-    Attributes:
-        number: Number of the group in this file.
-        ranks: Its global ranks, in group order.
-        rank: This process's global rank, None where it is no member.
-        group_rank: This process's rank in the group.
-    """
-
-    number: int
-    ranks: tuple[int, ...]
-    rank: int | None
-    group_rank: int
-
-
 class _Local(threading.local):
-    """What belongs to a thread: whether hooks keep still, its batch, the group that it makes."""
+    """What belongs to a thread: whether hooks keep still, and its batch."""
 
     is_silent = False
     batch = -1
-    announced: int | None = None
 
 
 class Recorder:
@@ -99,16 +81,12 @@ class Recorder:
         # Where calls are left out or deleted, the others say their numbers.
         self.is_bounded = bool(options.only) or options.keep_last is not None
         self._numbering = Numbering() if self.is_bounded else None
-        # Weakly: a group that the program destroys must go, with its threads and connections.
-        self.groups: MutableMapping[Any, GroupInfo] = weakref.WeakKeyDictionary()
-        self._bare_groups: list[Any] = []
+        self.groups = Groups(self._segments.keep)
         self.numbers = itertools.count()
         self.local = _Local()
         self._lock = threading.RLock()
         self._defined = itertools.count()
         self._schedules: dict[str, int] = {}
-        self._group_count = itertools.count()
-        self._group_ranks: dict[int, tuple[int, ...]] = {}
 
     def restart(self) -> None:
         """Begin a new file: called in a forked child, which must leave its parent's alone."""
@@ -271,7 +249,7 @@ class Recorder:
 
     def leave_out(self, group: Any) -> None:
         """Count a collective of a process group that is not recorded."""
-        info = self.groups.get(group) or self.learn_group(group)
+        info = self.groups.info(group)
         if self._numbering is not None:
             self._numbering.skip(info.number)
 
@@ -298,58 +276,7 @@ class Recorder:
         """
         if group is None:
             group = torch.distributed.distributed_c10d._get_default_group()
-        return (self.groups.get(group) or self.learn_group(group)).number
-
-    def learn_group(self, group: Any, number: int | None = None) -> GroupInfo:
-        """Write what is known of a process group that is there, and remember it.
-
-        Args:
-            group: The process group.
-            number: Its number, where `announce_group` gave it one.
-        """
-        with self._lock:
-            if number is None and group in self.groups:
-                return self.groups[group]
-            ranks = ranks_of(group)
-            place = group.rank()
-            found = GroupInfo(
-                next(self._group_count) if number is None else number,
-                tuple(ranks),
-                ranks[place] if 0 <= place < len(ranks) else None,
-                place,
-            )
-            record = {"r": "group", "n": found.number, "ranks": ranks, **_labels(group)}
-            self._segments.keep(("group", found.number), record)
-            self.groups[group] = found
-            if group not in torch.distributed.distributed_c10d._world.pg_map:
-                self._bare_groups.append(group)  # nobody else may hold its Python side
-            self._group_ranks[found.number] = found.ranks
-            return found
-
-    def announce_group(self, ranks: list[int] | None) -> int:
-        """Write that a group of these global ranks is being made, and return its number."""
-        with self._lock:
-            found = next(self._group_count)
-            self._segments.keep(("group", found), {"r": "group", "n": found, "ranks": ranks})
-            self.local.announced = found
-            if ranks is not None:
-                self._group_ranks[found] = tuple(ranks)
-            return found
-
-    def ordinal(self, ranks: tuple[int, ...]) -> int | None:
-        """Return how many groups of these ranks came before the one that this thread makes.
-
-        Args:
-            ranks: Its global ranks, in group order.
-
-        Returns:
-            The number that readers work out, too; None where no group was announced.
-        """
-        number = self.local.announced
-        if number is None:
-            return None
-        with self._lock:
-            return sum(ranks == others for n, others in self._group_ranks.items() if n < number)
+        return self.groups.info(group).number
 
     def call(self, kind: str, columns: dict[str, Any], segment: Segment | None = None) -> int:
         """Write what stays the same between events once, and return its number."""
@@ -415,59 +342,11 @@ class Recorder:
             return self._writer
         stem = f"{fields['file']}.{fields['segment']}" if fields else None
         return Writer(
-            self.folder, lambda: {**self._header(), **fields}, stem=stem, replaces=replaces
+            self.folder,
+            lambda: {**header(self.run, self.options), **fields},
+            stem=stem,
+            replaces=replaces,
         )
-
-    def _header(self) -> dict[str, Any]:
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "run": self.run,
-            "host": host_name(),
-            "clock": clock_id(),
-            "pid": os.getpid(),
-            "parent_pid": os.getppid(),
-            "attempt": int(attempt) if attempt.isdigit() else 0,
-            "versions": versions(),
-            "monotonic_ns": time.monotonic_ns(),
-            "wall_ns": time.time_ns(),
-            **({"options": kept} if (kept := self.options.to_json()) else {}),
-        }
-
-
-def thread_name() -> str:
-    """Return this thread's name; one that Python did not start gets no name from us."""
-    thread = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]
-    return clean(thread.name) if thread is not None else "not a Python thread"
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that decide what a recording means."""
-    from ... import __version__
-
-    python = ".".join(map(str, sys.version_info[:3]))
-    return {"chunkscope": __version__, "torch": str(torch.__version__), "python": python}
-
-
-def ranks_of(group: Any) -> list[int]:
-    """Return the global ranks of a process group, in group order."""
-    world = torch.distributed.distributed_c10d._world
-    members = world.pg_group_ranks.get(group)
-    if not members:  # a bare ProcessGroup that torch.distributed does not know
-        return list(range(group.size()))
-    return [rank for rank, _ in sorted(members.items(), key=lambda item: item[1])]
-
-
-def dump_text(text: str) -> bytes:
-    """Return a text as JSON."""
-    return dump({"t": clean(text)})[5:-2]
-
-
-def _labels(group: Any) -> dict[str, str]:
-    world: Any = torch.distributed.distributed_c10d._world
-    label = world.pg_names.get(group) or getattr(group, "group_name", "")
-    backend = world.pg_map.get(group, ("",))[0]
-    return {"label": clean(str(label)), "backend": str(backend)}
 
 
 def _inside(parent: int | None, batch: int | None) -> bytes:

@@ -6,7 +6,8 @@ import threading
 import time
 from typing import Any, ClassVar
 
-from .recorder import GroupInfo, Recorder
+from .group_records import GroupInfo
+from .recorder import Recorder
 
 
 class Open:

@@ -202,6 +202,11 @@ def dump(record: dict[str, Any]) -> bytes:
         return (json.dumps(_plain(record), separators=(",", ":")) + "\n").encode("ascii")
 
 
+def dump_text(text: str) -> bytes:
+    """Return a text as JSON."""
+    return dump({"t": clean(text)})[5:-2]
+
+
 def clean(text: str) -> str:
     """Return a text that can be written as UTF-8: lone surrogates become backslash escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

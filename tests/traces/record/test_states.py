@@ -332,7 +332,7 @@ def test_no_bytes_at_all_leave_no_value(tmp_path: Path) -> None:
 
 def test_deleted_files_give_their_bytes_back(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run", Options(max_bytes=1000, keep_last=2))
-    group = recorder.announce_group([0])
+    group = recorder.groups.announce([0])
     for number in range(40):
         call = recorder.begin("collective", collective="all_reduce", group=group)
         recorder.state(call, "before", "input", 0, torch.full((25,), float(number)))

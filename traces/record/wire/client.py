@@ -321,7 +321,7 @@ class WireHooks:
         if not self._active or not os.environ.get(ENV_TAP):
             return None
         ranks = tuple(given.get("global_ranks_in_group") or range(int(given["group_size"])))
-        ordinal = self._active[-1].ordinal(ranks)
+        ordinal = self._active[-1].groups.ordinal(ranks)
         label = str(given.get("group_name", ""))
         return None if ordinal is None else Identity(ranks, ordinal, label)
 
