@@ -25,6 +25,7 @@ Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Array = npt.NDArray[Any]
 
+_SIZES = 64  # lists of so many sizes are gathered size by size, all of one at once
 _NUMPY = {Type.INT: np.int64, Type.FLOAT: np.float64, Type.BOOL: np.bool_}
 
 
@@ -98,13 +99,28 @@ class Column:
         picked = np.asarray(rows)
         if picked.dtype == np.bool_:
             picked = np.flatnonzero(picked)
-        values, valid = self.values[picked], self.valid[picked]
+        if len(self) and not (self.values.strides[0] or self.valid.strides[0]):  # all are the same
+            shape = (len(picked),)
+            values, valid = (np.broadcast_to(x[:1], shape) for x in (self.values, self.valid))
+        else:
+            values, valid = self.values[picked], self.valid[picked]
         if self.flat is None or self.starts is None:
             return Column(self.type, values, valid, self.texts)
-        ends = np.cumsum(values)
-        index = np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64)
-        shift = np.repeat(self.starts[picked] - (ends - values), values)
-        return lists(self.type, values, valid, self.flat[index + shift])
+        return lists(self.type, values, valid, _gathered(self.flat, self.starts[picked], values))
+
+    def take_or_null(self, rows: Rows) -> Column:
+        """Return the column of the chosen rows, in the order given; null where a row is -1."""
+        is_there = rows >= 0
+        if is_there.all():
+            return self.take(rows)
+        if not len(self):
+            return _nulls(self.type, len(rows))
+        picked = np.maximum(rows, 0)
+        values = np.where(is_there, self.values[picked], self.values.dtype.type(0))
+        valid = self.valid[picked] & is_there
+        if self.flat is None or self.starts is None:
+            return Column(self.type, values, valid, self.texts)
+        return lists(self.type, values, valid, _gathered(self.flat, self.starts[picked], values))
 
     def equals(self, other: Column) -> bool:
         """Return whether both columns read the same, cell by cell (NaN equals NaN)."""
@@ -199,6 +215,63 @@ def _lists(type: Type, cells: Sequence[Any] | Array) -> Column:
     return lists(type, lengths, valid, flat)
 
 
+def joined(parts: Sequence[Column]) -> Column:
+    """Return the columns of one type one after the other.
+
+    Args:
+        parts: One or more.
+    """
+    some = [part for part in parts if len(part)]
+    if len(some) < 2:
+        return (some or parts)[0]
+    n = sum(map(len, some))
+    valid = np.concatenate([part.valid for part in some])
+    type = some[0].type
+    if not valid.any():
+        return _nulls(type, n)
+    if type is Type.TEXT:
+        codes: dict[str, int] = {}
+        of_part = [[codes.setdefault(text, len(codes)) for text in part.texts] for part in some]
+        renumbered = [
+            np.array(own or [0], np.int32)[part.values]
+            for own, part in zip(of_part, some, strict=True)
+        ]
+        return Column(type, np.where(valid, np.concatenate(renumbered), 0), valid, tuple(codes))
+    values = np.concatenate([part.values for part in some])
+    if type not in (Type.INTS, Type.BYTES):
+        return Column(type, values, valid)
+    flat = [_gathered(_some(part.flat), _some(part.starts), part.values) for part in some]
+    return lists(type, values, valid, np.concatenate(flat))
+
+
+def _gathered(flat: Array, starts: Array, lengths: Array) -> Array:
+    """Return the items of lists that lie anywhere in `flat`, one list after the other."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    n = int(ends[-1]) if len(ends) else 0
+    filled = np.flatnonzero(lengths)
+    if not n or np.array_equal(starts[filled] - starts[filled[0]], (ends - lengths)[filled]):
+        first = int(starts[filled[0]]) if n else 0
+        return flat[first : first + n]
+    starts, lengths, ends = starts[filled], lengths[filled], ends[filled]
+    if lengths.min() == lengths.max():
+        return _overlapping(flat, int(lengths[0]))[starts].view(flat.dtype)
+    sizes = np.unique(lengths)
+    out = np.empty(n, flat.dtype)
+    if len(sizes) <= _SIZES:  # most often a few sizes of tensors
+        for size in sizes.tolist():
+            rows = np.flatnonzero(lengths == size)
+            _overlapping(out, size)[ends[rows] - size] = _overlapping(flat, size)[starts[rows]]
+        return out
+    pieces = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+    return np.concatenate([flat[start:end] for start, end in pieces], out=out)
+
+
+def _overlapping(flat: Array, size: int) -> Array:
+    """Return a view of all lists of `size` items that lie in `flat`, each as one opaque cell."""
+    cell = np.dtype((np.void, size * flat.itemsize))
+    return np.ndarray(len(flat) - size + 1, cell, flat, strides=flat.strides)
+
+
 def _is_there(cells: Sequence[Any] | Array) -> Mask:
     return np.fromiter((cell is not None for cell in cells), np.bool_, len(cells))
 
@@ -274,6 +347,12 @@ class Table:
             else:
                 columns[spec.name] = Column.build(spec.type, given, n)
         return Table(columns, n)
+
+
+def joined_tables(parts: Sequence[Table]) -> Table:
+    """Return tables of the same columns one after the other; one or more."""
+    columns = {name: joined([part[name] for part in parts]) for name in parts[0].columns}
+    return Table(columns, sum(map(len, parts)))
 
 
 @contextmanager

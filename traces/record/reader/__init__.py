@@ -14,9 +14,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, get_args
-
-import msgspec
 
 from ....errors import TraceFormatError
 from ...columns import no_collection
@@ -26,13 +23,12 @@ from ...validate import check_version
 from ..folder import RECORDS, RUN_FILE
 from . import records as rec
 from .assembly import assemble
-from .messages import unfold
+from .decoding import Decoder
+from .folding import FileFolder
 from .record_file import RecordFile
 from .rewriter import write_recording
 
 __all__ = ["read_recording", "write_recording"]
-
-_DECODER = msgspec.json.Decoder(rec.ANY)
 
 
 def read_recording(folder: Path) -> Trace:
@@ -75,106 +71,34 @@ def _read_run(folder: Path) -> Meta | None:
 
 def _parse(path: Path) -> RecordFile | None:
     """Return the records of a file; None for one that its process has deleted by now."""
-    stem = path.name.removesuffix(RECORDS)
+    decoder, folder = Decoder(path), FileFolder()
     try:
-        data = path.read_bytes()
+        with path.open("rb") as content:
+            for numbers, records in decoder.decode(content):
+                folder.add(numbers, records)
+                records.clear()  # what the next block takes is still in the processor's cache
     except FileNotFoundError:
         return None
     except OSError as error:
         raise TraceFormatError(error.strerror or str(error), file=str(path)) from None
-    lines, damaged = _decode(path, data)
-    header = lines[0][1] if lines and isinstance(lines[0][1], rec.Header) else None
-    file = RecordFile(path, header or _guessed_header(stem))
-    check_version(file.header.schema_version, str(path), 1)
-    if not data:
-        file.notes.append(f"{path.name} is empty: its process wrote nothing")
-    elif header is None:
-        file.notes.append(f"{path.name} has no header: its first line is damaged")
-    if damaged:
-        where = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
-        plural = "line is" if len(damaged) == 1 else "lines are"
-        file.notes.append(f"{path.name}: {len(damaged)} {plural} damaged and left out ({where})")
-    _sort(file, lines if header is None else lines[1:])
+    header = folder.header or _guessed_header(path.name.removesuffix(RECORDS))
+    check_version(header.schema_version, str(path), 1)
+    file = folder.file(path, header)
+    file.notes[:0] = _notes(path, decoder, has_header=folder.header is not None)
     return file
 
 
-def _sort(file: RecordFile, lines: list[tuple[int, Any]]) -> None:
-    """Put the records of a file where they belong, by kind."""
-    found: dict[type, list[Any]] = {kind: [] for kind in get_args(rec.ANY)}
-    for _, record in lines:
-        found[type(record)].append(record)
-    if found[rec.Header]:
-        line = next(number for number, record in lines if isinstance(record, rec.Header))
-        raise TraceFormatError(
-            "found a second header, expected one", file=str(file.path), line=line, field="$.r"
-        )
-    file.groups = {record.n: record for record in found[rec.Group]}
-    file.sites = {record.n: record for record in found[rec.Site]}
-    file.tensors = {record.n: record for record in found[rec.Tensor]}
-    file.schedules = {record.n: record.text for record in found[rec.Schedule]}
-    file.calls = {record.n: record for record in found[rec.Call]}
-    file.begins, file.ends, file.rows = found[rec.Begin], found[rec.End], found[rec.Row]
-    file.exits = found[rec.Exit]
-    file.clocks = found[rec.ClockRecord]
-    file.states = [
-        (record.seq or 0, record.s)
-        for kind in (rec.Begin, rec.Row, rec.StateRecord, rec.End)
-        for record in found[kind]
-        if record.s
-    ]
-    unfold(file, found[rec.Message])
-    only = file.header.options.get("only")
-    if isinstance(only, list):
-        file.notes.append(f"nothing but {', '.join(map(str, only))} was recorded")
-    file.notes += [record.text for record in found[rec.Note]]
-    file.notes += [
-        f"{file.path.name}: {record.records} records could not be written"
-        for record in found[rec.Dropped]
-    ]
-    file.is_closed = bool(found[rec.Close])
-    times = [record.t for kind in (rec.Begin, rec.End, rec.Close) for record in found[kind]]
-    times += [record.end for record in file.rows if record.end is not None]
-    file.last_ns = max(times, default=None)
-
-
-def _decode(path: Path, data: bytes) -> tuple[list[tuple[int, Any]], list[int]]:
-    """Return the records with their line numbers, and the numbers of damaged lines."""
-    try:
-        return list(enumerate(_DECODER.decode_lines(data), 1)), []
-    except (msgspec.MsgspecError, RecursionError):
-        pass
-    lines: list[tuple[int, Any]] = []
-    damaged: list[int] = []
-    for number, line in enumerate(data.split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            lines.append((number, _DECODER.decode(line)))
-        except msgspec.ValidationError as error:
-            if _is_sound(line):
-                raise _refusal(path, number, line, error) from None
-            damaged.append(number)
-        except (msgspec.MsgspecError, RecursionError):
-            damaged.append(number)
-    return lines, damaged
-
-
-def _is_sound(line: bytes) -> bool:
-    """Return whether a line is JSON at all; one that was cut or overwritten is not."""
-    try:
-        msgspec.json.decode(line)
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True
-
-
-def _refusal(path: Path, number: int, line: bytes, error: Exception) -> TraceFormatError:
-    """Say what is wrong with a sound line; a newer file's records may well be unknown."""
-    message, _, where = str(error).partition(" - at ")
-    if b'"schema_version"' in line:
-        found = re.search(rb'"schema_version"\s*:\s*([^,}\s]+)', line)
-        message += f" (schema_version {found[1].decode(errors='replace') if found else '?'})"
-    return TraceFormatError(message, file=str(path), line=number, field=where.strip("`") or None)
+def _notes(path: Path, decoder: Decoder, *, has_header: bool) -> list[str]:
+    notes = []
+    if decoder.is_empty:
+        notes.append(f"{path.name} is empty: its process wrote nothing")
+    elif not has_header:
+        notes.append(f"{path.name} has no header: its first line is damaged")
+    if damaged := decoder.damaged:
+        where = ", ".join(map(str, damaged[:5])) + (", ..." if len(damaged) > 5 else "")
+        plural = "line is" if len(damaged) == 1 else "lines are"
+        notes.append(f"{path.name}: {len(damaged)} {plural} damaged and left out ({where})")
+    return notes
 
 
 def _guessed_header(stem: str) -> rec.Header:

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from ....errors import TraceFormatError
-from ...columns import Column, Table
-from ...schema import EVENTS
+from ...columns import Column, Table, joined, joined_tables
+from ...fold import Folder, cells_of
+from ...schema import EVENTS, Type
 from ...trace import Group, Meta, Site, Trace
 from ...validate import checked_trace
 from . import records as rec
 from .calls import count_calls
 from .clocks import align
 from .counting import Ints, lookup
+from .events import events_of
 from .joining import join_segments
 from .meta import recorded_meta
 from .record_file import RecordFile
@@ -75,103 +77,67 @@ class _Events:
         self.process = np.zeros(0, np.int64)
         self._states = StateTable()
         self._calls: list[Any] = []
-        self._cells: dict[str, list[Any]] = {name: [] for name in sorted(rec.OF_ROW)}
-        self._call: list[int] = []
+        self._parts: list[Table] = []
+        self._n = 0
         self._set: list[tuple[int, Any]] = []
-        self._own: dict[str, list[int | None]] = {"coll_seq": [], "message": []}
-        self._processes: list[int] = []
+        self._processes: list[Ints] = []
         self._ids: dict[tuple[str, int, int], int] = {}
 
     def add(self, file: RecordFile) -> None:
         """Fold in one file."""
-        start = len(self._call)
-        ends = {end.seq: end for end in file.ends}
+        numbers = np.fromiter(file.calls, np.int64, len(file.calls))
         first_call = len(self._calls)
-        place_of_call = {n: first_call + at for at, n in enumerate(file.calls)}
         self._calls += file.calls.values() if self.is_complete else self._renumbered(file)
-        begins = [begin for begin in file.begins if begin.call in place_of_call]
-        rows = [row for row in file.rows if row.call in place_of_call]
-        lost = len(file.begins) + len(file.rows) - len(begins) - len(rows)
-        if lost:
-            self._note(file, f"{lost} events are left out: the record of their call is damaged")
-        matched = [ends.pop(begin.seq, None) for begin in begins]
-        if ends:
-            self._note(file, f"{len(ends)} ends are left out: their begin is damaged or missing")
-        self._fold(file, begins, matched, rows, place_of_call)
-        seqs = self._check_order(file, start)
+        events = events_of(file, numbers)
+        if events.n_without_call:
+            text = f"{events.n_without_call} events are left out: the record of their call"
+            self._note(file, f"{text} is damaged")
+        if events.n_ends_alone:
+            text = f"{events.n_ends_alone} ends are left out: their begin is damaged or missing"
+            self._note(file, text)
+        table = events.table.replace(
+            call=Column.build(
+                Type.INT, first_call + events.table["call"].values, len(events.table)
+            ),
+            **self._origin(file, events.table),
+        )
+        self._set += [(self._n + row, cells) for row, cells in events.sets]
+        if not self.is_complete:
+            table = self._with_parents(file, table)
         for part in file.parts:
-            states = part.states
-            self._states.add(part.path, file.tensors, states, seqs, start, self.is_complete)
+            seqs = table["seq"].values
+            self._states.add(part.path, file.tensors, part.states, seqs, self._n, self.is_complete)
             self.notes += [f"{part.path.name}: {note}" for note in self._states.take_notes()]
         self.notes += file.notes
         key = (file.header.host, file.header.pid, file.header.attempt)
-        self._processes += [self._ids.setdefault(key, len(self._ids))] * (len(self._call) - start)
+        self._processes.append(np.full(len(table), self._ids.setdefault(key, len(self._ids))))
+        self._parts.append(table)
+        self._n += len(table)
 
-    def _fold(
-        self,
-        file: RecordFile,
-        begins: list[rec.Begin],
-        ends: list[rec.End | None],
-        rows: list[rec.Row],
-        place_of_call: dict[int, int],
-    ) -> None:
-        both: list[Any] = [*begins, *rows]
-        order: Any = range(len(both))
+    def _origin(self, file: RecordFile, table: Table) -> dict[str, Column]:
+        """Return the columns that say where a file's events come from."""
+        n, header = len(table), file.header
+        found = {"file": _same(Type.TEXT, header.file if self.is_complete else file.name, n)}
         if not self.is_complete:
-            order = sorted(order, key=lambda at: both[at].seq or 0)
-        cells = {
-            "seq": [record.seq for record in both],
-            "parent": [record.parent for record in both],
-            "batch": [record.batch for record in both],
-            "t_issue_ns": [begin.t for begin in begins] + [row.issue for row in rows],
-            "t_start_ns": [end and end.start for end in ends] + [row.start for row in rows],
-            "t_end_ns": [end and end.t for end in ends] + [row.end for row in rows],
-            "status": [end and end.status for end in ends] + [row.status for row in rows],
-            "error": [end and end.error for end in ends] + [row.error for row in rows],
-        }
-        if self.is_complete:
-            cells["attempt"] = [row.attempt for row in rows]
-            cells["host"] = [row.host for row in rows]
-            cells["file"] = [file.header.file] * len(both)
-        else:
-            cells["attempt"] = (
-                [row.attempt for row in rows]
-                if file.header.tap
-                else [file.header.attempt] * len(both)
-            )
-            cells["host"] = [file.header.host or None] * len(both)
-            cells["file"] = [file.name] * len(both)
-        start = len(self._call)
-        is_sorted = isinstance(order, range)
-        place = {at: start + k for k, at in enumerate(order)} if file.ends else {}
-        for name, values in cells.items():
-            self._cells[name] += values if is_sorted else [values[at] for at in order]
-        calls = [place_of_call[record.call] for record in both]
-        self._call += calls if is_sorted else [calls[at] for at in order]
-        for name, own in self._own.items():
-            numbers = [getattr(begin, name) for begin in begins] + [None] * len(rows)
-            own += numbers if is_sorted else [numbers[at] for at in order]
-        for at, end in enumerate(ends):
-            if end is not None and end.set is not None:
-                self._set.append((place[at], end.set))
+            found["host"] = _same(Type.TEXT, header.host or None, n)
+            if not header.tap:
+                found["attempt"] = _same(Type.INT, header.attempt, n)
+        return found
 
-    def _check_order(self, file: RecordFile, start: int) -> Ints:
-        """Return the seqs of a file's rows, made sure to differ, and resolve the parents."""
-        if self.is_complete:
-            return np.zeros(0, np.int64)
-        seqs = np.array(self._cells["seq"][start:], np.int64)
+    def _with_parents(self, file: RecordFile, table: Table) -> Table:
+        """Return a file's events with parents as rows of the trace; their seqs must differ."""
+        seqs, parent = table["seq"].values, table["parent"]
         twice = np.flatnonzero(np.diff(seqs) == 0)
         if len(twice):
             message = f"two events have seq {seqs[twice[0]]}"
             raise TraceFormatError(message, file=str(file.path), field="$.seq")
-        parents = self._cells["parent"]
-        wanted = [at for at in range(start, len(parents)) if parents[at] is not None]
-        found = lookup(np.array([parents[at] for at in wanted], np.int64), seqs)
-        for at, row in zip(wanted, found.tolist(), strict=True):
-            parents[at] = start + row if row >= 0 else None
-        if (found < 0).any():
-            self._note(file, f"{int((found < 0).sum())} events name a parent that is missing")
-        return seqs
+        if not parent.valid.any():
+            return table
+        found = np.where(parent.valid, lookup(parent.values, seqs), -1)
+        if n_missing := int((parent.valid & (found < 0)).sum()):
+            self._note(file, f"{n_missing} events name a parent that is missing")
+        rows = np.where(found >= 0, self._n + found, 0)
+        return table.replace(parent=Column(Type.INT, rows, found >= 0))
 
     def _renumbered(self, file: RecordFile) -> list[Any]:
         """Return a file's calls with groups, sites and schedules as the trace numbers them."""
@@ -215,35 +181,47 @@ class _Events:
 
     def tables(self) -> tuple[Table, Table]:
         """Return the events and the states."""
-        n = len(self._call)
-        call = np.array(self._call, np.int64)
-        self.process = np.array(self._processes, np.int64)
-        columns: dict[str, Column] = {}
-        for spec in EVENTS:
-            if spec.name in rec.OF_ROW:
-                columns[spec.name] = Column.build(spec.type, self._cells[spec.name], n)
-            else:
-                cells = [getattr(record, spec.name) for record in self._calls]
-                columns[spec.name] = Column.build(spec.type, cells, len(cells)).take(call)
-        for name, own in self._own.items():
-            columns[name] = _overlaid(columns[name], own)
+        self.process = np.concatenate([np.zeros(0, np.int64), *self._processes])
+        if not self._parts:
+            return Table.build(EVENTS, {}, 0), self._states.table()
+        parts = joined_tables(self._parts)
+        calls = Folder(rec.OF_CALL, {})
+        cells = zip(rec.Call.__struct_fields__, cells_of(self._calls), strict=False)
+        calls.add_cells(dict(cells), len(self._calls))
+        of_call = {
+            name: column.take(parts["call"].values) for name, column in calls.columns().items()
+        }
+        for name in ("coll_seq", "message"):  # of a recording that leaves calls out
+            of_call[name] = _overlaid(of_call[name], parts[name])
         for name in rec.CELL_NAMES if self._set else ():
             found = [(row, getattr(cells, name)) for row, cells in self._set]
-            if any(cell is not None for _, cell in found):
-                edited = columns[name].to_list()
-                for row, cell in found:
-                    edited[row] = edited[row] if cell is None else cell
-                columns[name] = Column.build(columns[name].type, edited, n)
-        return Table(columns, n), self._states.table()
+            of_call[name] = _edited(of_call[name], [each for each in found if each[1] is not None])
+        columns = {**parts.columns, **of_call}
+        events = {spec.name: columns[spec.name] for spec in EVENTS}
+        return Table(events, len(parts)), self._states.table()
 
     def _note(self, file: RecordFile, text: str) -> None:
         self.notes.append(f"{file.path.name}: {text}")
 
 
-def _overlaid(column: Column, cells: list[int | None]) -> Column:
-    """Return the column with the cells that are not null in place of its own."""
-    own = Column.build(column.type, cells, len(cells))
+def _same(type: Type, cell: Any, n: int) -> Column:
+    """Return a column of the same cell all over."""
+    return Column.build(type, [cell], 1).take(np.zeros(n, np.int64))
+
+
+def _overlaid(column: Column, own: Column) -> Column:
+    """Return the column with the cells of `own` that are not null in place of its own."""
     if not own.valid.any():
         return column
     values = np.where(own.valid, own.values, column.values)
     return Column(column.type, values, own.valid | column.valid)
+
+
+def _edited(column: Column, cells: list[tuple[int, Any]]) -> Column:
+    """Return the column with other cells in some rows; a later one of a row holds."""
+    if not cells:
+        return column
+    rows, found = zip(*cells, strict=True)
+    at = np.arange(len(column))
+    at[list(rows)] = len(column) + np.arange(len(rows))
+    return joined([column, Column.build(column.type, found, len(found))]).take(at)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .record_file import RecordFile
 
 
-def unfold(file: RecordFile, messages: list[rec.Message]) -> None:
-    """Add the rows and states of a tap's messages to its file.
+def unfold(file: RecordFile, messages: list[rec.Message]) -> list[rec.Row]:
+    """Return the rows of a tap's messages, with their states; their calls are added to its file.
 
     Args:
         file: The file; its groups are known.
@@ -26,6 +26,7 @@ def unfold(file: RecordFile, messages: list[rec.Message]) -> None:
     latest = {message.seq: message for message in messages}
     for message in sorted(latest.values(), key=lambda message: message.seq):
         maker.add(message)
+    return maker.rows
 
 
 class _Maker:
@@ -36,13 +37,12 @@ class _Maker:
         self._ranks = {n: tuple(group.ranks or ()) for n, group in file.groups.items()}
         self._calls: dict[Any, tuple[int, int]] = {}
         self._tensors: dict[int, int] = {}
-        self.lost = 0
+        self.rows: list[rec.Row] = []
 
     def add(self, message: rec.Message) -> None:
         """Add the rows of one message."""
         ranks = self._ranks.get(message.group, ())
         if not (message.src < len(ranks) and message.dst < len(ranks)):
-            self.lost += 1
             return
         key = (message.group, message.src, message.dst, message.slot, message.size)
         send, recv = self._calls.get(key) or self._define(key, ranks)
@@ -56,21 +56,19 @@ class _Maker:
         self, message: rec.Message, seq: int, call: int, issue: int | None, when: When
     ) -> None:
         is_whole = message.end is not None
-        self._file.rows.append(
-            rec.Row(
-                call,
-                seq,
-                attempt=message.attempt,
-                issue=issue,
-                start=message.start,
-                end=message.end,
-                status=Status.OK if is_whole else Status.BEGUN,
-            )
+        row = rec.Row(
+            call,
+            seq,
+            attempt=message.attempt,
+            issue=issue,
+            start=message.start,
+            end=message.end,
+            status=Status.OK if is_whole else Status.BEGUN,
         )
         if is_whole:
             tensor = self._tensor(message.size)
-            state = rec.State(when, Role.PAYLOAD, 0, tensor, message.value)
-            self._file.states.append((seq, [state]))
+            row.s.append(rec.State(when, Role.PAYLOAD, 0, tensor, message.value))
+        self.rows.append(row)
 
     def _define(self, key: Any, ranks: tuple[int, ...]) -> tuple[int, int]:
         group, src, dst, slot, size = key
