@@ -6,6 +6,7 @@ import itertools
 import operator
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import msgspec
@@ -144,11 +145,11 @@ class _Fold:
     def _numbers(self, cells: Sequence[Any]) -> tuple[Array, Mask | None]:
         n = len(cells)
         if self._null is None:
-            if None not in cells:
-                return np.fromiter(cells, self._dtype, n), None
-            valid = _is_there(cells)
+            with suppress(TypeError):  # None is no int, and numpy takes it for a NaN
+                if self.type is not Type.FLOAT or None not in cells:
+                    return np.fromiter(cells, self._dtype, n), None
             filled = [0 if cell is None else cell for cell in cells]
-            return np.fromiter(filled, self._dtype, n), valid
+            return np.fromiter(filled, self._dtype, n), _is_there(cells)
         values: Array = np.fromiter(cells, self._dtype, n)
         if self.type is Type.FLOAT:
             return values, values.view(np.uint64) != NO_FLOAT_BITS
@@ -164,10 +165,12 @@ class _Fold:
 
     def _add_lists(self, cells: Sequence[Any]) -> None:
         valid = None
-        if None in cells:
+        try:
+            lengths = np.fromiter(map(len, cells), np.int64, len(cells))
+        except TypeError:  # some are None
             valid = _is_there(cells)
             cells = [() if cell is None else cell for cell in cells]
-        lengths = np.fromiter(map(len, cells), np.int64, len(cells))
+            lengths = np.fromiter(map(len, cells), np.int64, len(cells))
         if self.type is Type.BYTES:
             joined = b"".join(cells if valid is None else [cell for cell in cells if cell])
             self._flat.append(np.frombuffer(joined, np.uint8))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chunkscope.traces.columns import Column, Table, lists
+from chunkscope.traces.columns import Column, Table, joined, joined_tables, lists
 from chunkscope.traces.schema import EVENTS, Type
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -53,6 +53,42 @@ def test_taken_rows_are_the_rows_asked_for(
     taken = column.take(np.array(rows, np.int64))
     assert taken.to_list() == [cells[row] for row in rows]
     assert taken.equals(Column.build(type, [cells[row] for row in rows], len(rows)))
+
+
+@settings(deadline=None)
+@given(columns(), st.data())
+def test_row_minus_one_is_taken_as_null(case: tuple[Type, list[Any]], data: st.DataObject) -> None:
+    type, cells = case
+    rows = data.draw(st.lists(st.integers(-1, len(cells) - 1), max_size=20))
+    taken = Column.build(type, cells, len(cells)).take_or_null(np.array(rows, np.int64))
+    expected = [None if row < 0 else cells[row] for row in rows]
+    assert taken.to_list() == expected
+    assert taken.equals(Column.build(type, expected, len(rows)))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(list(Type)), st.data())
+def test_joined_columns_read_one_after_the_other(type: Type, data: st.DataObject) -> None:
+    cells = st.lists(st.none() | CELLS[type], max_size=6)
+    parts = data.draw(st.lists(cells, min_size=1, max_size=4))
+    whole = joined([Column.build(type, part, len(part)) for part in parts])
+    expected = [cell for part in parts for cell in part]
+    assert whole.to_list() == expected
+    assert whole.equals(Column.build(type, expected, len(expected)))
+
+
+@pytest.mark.parametrize("sizes", [[3], [0, 3], range(60), range(80)], ids=str)
+def test_lists_of_any_sizes_are_taken_in_any_order(sizes: Any) -> None:
+    cells = [[number] * size for number, size in enumerate([*sizes, *sizes])]
+    rows = np.array([*range(len(cells) - 1, -1, -1), 0])
+    taken = Column.build(Type.INTS, cells, len(cells)).take(rows)
+    assert taken.to_list() == [cells[row] for row in rows]
+
+
+def test_joined_tables_have_the_rows_of_all() -> None:
+    parts = [Table.build(EVENTS, {"kind": ["send"] * n, "rank": [n] * n}) for n in (2, 0, 1)]
+    assert joined_tables(parts).row(2) == {"kind": "send", "rank": 1}
+    assert len(joined_tables(parts)) == 3
 
 
 @settings(deadline=None)

@@ -88,6 +88,19 @@ def test_damaged_line_is_left_out_and_named(torn: bytes, place: int, tmp_path: P
     assert trace.meta.notes[0] == (f"ada-7.rec.jsonl: 1 line is damaged and left out ({line})")
 
 
+def test_lines_are_numbered_beyond_the_first_block(tmp_path: Path) -> None:
+    many = [line for seq in range(8000) for line in (begin(seq), end(seq))]
+    lines: list[Any] = [HEADER, GROUP, CALL, *many]
+    lines[10_002:10_003] = [b"torn", b"", lines[10_002]]
+    trace = read_recording(folder_of(tmp_path, *lines))
+    assert len(trace) == 8000
+    assert trace.events["t_end_ns"].values.tolist() == list(range(5, 80_000, 10))
+    assert "1 line is damaged and left out (10003)" in trace.meta.notes[0]
+    lines[10_004] = {**lines[10_004], "seq": "x"}
+    with pytest.raises(TraceFormatError, match=r"rec.jsonl:10005: .*`int`, got `str`"):
+        read_recording(folder_of(tmp_path, *lines))
+
+
 def test_cut_anywhere_a_recording_still_opens(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run")
     for _ in range(2):
