@@ -68,6 +68,29 @@ def test_threads_may_write_out_of_order(tmp_path: Path) -> None:
     assert trace.events["status"].to_list() == ["ok", "begun"]
 
 
+def test_what_an_end_brings_goes_to_its_event_whatever_the_order(tmp_path: Path) -> None:
+    lines = [begin(1), begin(0), end(1, set={"peer": 5}), end(0)]
+    trace = read_recording(folder_of(tmp_path, HEADER, GROUP, CALL, *lines))
+    assert trace.events["peer"].to_list() == [None, 5]
+
+
+def test_last_end_of_an_event_holds(tmp_path: Path) -> None:
+    lines = [begin(0), end(0, status="error", error="x"), {**end(0), "t": 99}]
+    trace = read_recording(folder_of(tmp_path, HEADER, GROUP, CALL, *lines))
+    assert trace.events.row(0)["t_end_ns"] == 99
+    assert trace.events["error"].to_list() == [None]
+    assert "left out" not in str(trace.meta.notes)
+
+
+def test_what_lies_in_an_event_of_a_deleted_segment_is_gone_with_all_inside(tmp_path: Path) -> None:
+    folder_of(tmp_path, HEADER)
+    later = {**HEADER, "file": "ada-7", "segment": 2, "seq": 10, "calls": 5}
+    lines = [begin(10, parent=3), begin(11, parent=10), end(11), begin(12), begin(13, parent=12)]
+    trace = read_recording(folder_of(tmp_path, later, GROUP, CALL, *lines, name="ada-7.2"))
+    assert trace.events["seq"].to_list() == [12, 13]
+    assert "the first 5 calls are not kept any more; 1 of what" in str(trace.meta.notes)
+
+
 TORN = [
     pytest.param(b'{"r":"end","seq":1,"t":', id="cut in the middle"),
     pytest.param(b"\x00\x00\x00", id="zeros"),
