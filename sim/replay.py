@@ -23,9 +23,10 @@ from ..traces.trace import JSON, Trace
 from .bind import BoundSchedule
 from .collectives import busbw_factor
 from .critical import critical_path
-from .engine import Work, plan
+from .engine import Work
 from .model import Model
 from .order import Policy
+from .planning import plan
 from .schedule import Schedule
 from .topology import Topology
 
