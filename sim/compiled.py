@@ -12,7 +12,9 @@ numba all results are the same, only later.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from types import FunctionType
@@ -24,6 +26,7 @@ WORTH = 20_000
 F = TypeVar("F", bound=Callable[..., Any])
 _KERNELS: set[Any] = set()
 _ALLOCATE: set[Any] = set()
+_EXPECTED: ContextVar[int] = ContextVar("expected", default=0)
 
 
 def kernel(function: F) -> F:
@@ -48,7 +51,21 @@ def run(function: F, n: int) -> F:
         function: The kernel; kernels that it calls are compiled along with it.
         n: How many transfers it will go through.
     """
-    return _compiled(function) if n >= WORTH and has_numba() else function
+    return _compiled(function) if max(n, _EXPECTED.get()) >= WORTH and has_numba() else function
+
+
+@contextmanager
+def expecting(n: int) -> Iterator[None]:
+    """Let kernels be compiled where many small schedules, not one large, make it worth it.
+
+    Args:
+        n: How many transfers the kernels that run inside will go through, all together.
+    """
+    token = _EXPECTED.set(n)
+    try:
+        yield
+    finally:
+        _EXPECTED.reset(token)
 
 
 @cache
