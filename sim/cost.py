@@ -1,9 +1,10 @@
 """What a collective must cost: bounds that no algorithm can beat.
 
-    lower_bound_ns(replay)      # for the replay's own collective, sizes and topology
+    bounds = replay.bounds      # for the replay's own collective, sizes and topology
+    bounds.time_ns, bounds.text
 
-What each algorithm costs is in `closed`. α is the latency of a path (two links on a star), B the
-rate of a link.
+What each algorithm costs is in `closed`, what must cross which links in `cuts`. α is the latency of
+a path (two links on a star), B the rate of a link.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
+from ..units import format_ns
 from .bind import BoundSchedule
-from .topology import Topology
+from .cuts import Border, Cut, hardest_cut, rank_cuts
+from .needs import Needs
 
 if TYPE_CHECKING:
     from .replay import Replay
 
-Floats = npt.NDArray[np.float64]
+# Ranks up to which all pairs are asked how far apart they are.
+_ALL_PAIRS = 64
 
 
 def latency_bound_ns(group_size: int, latency_ns: float, ports: int = 1) -> float:
@@ -60,132 +64,121 @@ def bandwidth_bound_ns(bound: BoundSchedule, bandwidth_Bps: float) -> float:
         >>> bandwidth_bound_ns(build("all_reduce", "tree", 4).bind(1000, "float32"), 1e9)
         6000.0
     """
-    needs = Needs.of(bound)
-    most = max(needs.in_bytes.max(), needs.out_bytes.max(), needs.total_bytes / len(needs.in_bytes))
+    needs, rank = Needs.of(bound), np.arange(bound.schedule.group_size)
+    each = needs.together(len(rank)) / len(rank)
+    most = max(needs.entering(rank).max(), needs.leaving(rank).max(), each)
     return float(most) * 1e9 / bandwidth_Bps
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Needs:
-    """Bytes that must be moved, whatever the algorithm.
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Times that no algorithm can beat on a topology, for one collective and its data.
 
     Attributes:
-        in_bytes: Bytes that must come into each rank, (ranks,).
-        out_bytes: Bytes that must leave each rank, (ranks,).
-        total_bytes: Bytes that all ranks must receive together, if only ranks reduce.
+        latency_ns: What news needs from a rank to the farthest one that its data must reach.
+        bandwidth: The rank whose own links need longest for what must cross them, or all ranks
+            together; None where nothing must move, or links are not shared.
+        cut: The same of any set of ranks, so far as it was found.
     """
 
-    in_bytes: Floats
-    out_bytes: Floats
-    total_bytes: float
+    latency_ns: float
+    bandwidth: Cut | None
+    cut: Cut | None
 
-    @staticmethod
-    def of(bound: BoundSchedule) -> Needs:
-        """Return what a collective needs, chunk by chunk.
+    @property
+    def bandwidth_ns(self) -> float:
+        """What the ranks' own links ask for; 0 for nothing."""
+        return 0.0 if self.bandwidth is None else self.bandwidth.time_ns
 
-        Where it reduces, the n parts of a chunk need n - 1 messages to become one, and each rank
-        after the first that wants the result one more.
-        """
-        schedule = bound.schedule
-        n, n_chunks = schedule.group_size, schedule.n_chunks
-        size = bound.chunk_elements.astype(np.float64) * bound.itemsize
-        has, wants = (np.zeros((n, n_chunks), np.bool_) for _ in range(2))
-        for rank in range(n):
-            has[rank, schedule.input_of(rank)[1]] = True
-            wants[rank, schedule.output_of(rank)[1]] = True
-        wanted = wants.sum(axis=0)
-        wanted_elsewhere = wanted - wants > 0
-        if not schedule.kind.reduces:
-            into = (wants & ~has) @ size
-            return Needs(into, (has & wanted_elsewhere) @ size, float(into.sum()))
-        others = has.sum(axis=0) - has > 0
-        moved = np.where(wanted > 0, has.sum(axis=0) - 1 + wanted - 1, 0)
-        return Needs((wants & others) @ size, (has & wanted_elsewhere) @ size, float(moved @ size))
+    @property
+    def cut_ns(self) -> float:
+        """What the hardest cut of the topology asks for; 0 for nothing."""
+        return 0.0 if self.cut is None else self.cut.time_ns
+
+    @property
+    def time_ns(self) -> float:
+        """The largest of them."""
+        return max(self.latency_ns, self.bandwidth_ns, self.cut_ns)
+
+    @property
+    def text(self) -> str:
+        """What decides, for a person: the latency, or which bytes must cross which links."""
+        if self.cut is None or self.latency_ns > self.cut_ns:
+            return f"{format_ns(self.latency_ns)} latency to the farthest rank"
+        return self.cut.text
+
+
+def bounds(replay: Replay) -> Bounds:
+    """Return times that no algorithm can beat on the replay's topology, for its data.
+
+    A rank's data must travel to the rank farthest from it; and what must cross the border of a set
+    of ranks must pass the links there are. Without sharing links carry anything, so latency alone
+    counts.
+
+    Args:
+        replay: What was simulated; its schedule counts only for its collective and sizes, and for
+            whether switches reduce.
+
+    Source: J. Bruck et al., 1997, for latency with a limited number of ports; `cuts` for the rest.
+
+    Example:
+        >>> from .library import build
+        >>> from .replay import simulate
+        >>> from .topology import parse
+        >>> bound = build("all_reduce", "tree", 4).bind(1 << 18, "float32")
+        >>> bounds(simulate(bound, parse("star:1GB/s,1us", 4))).text
+        '6 MiB into all ranks together at 4 GB/s'
+    """
+    needs = Needs.of(replay.bound)
+    latency_ns = _latency_ns(replay, needs)
+    if not replay.parameters.sharing:
+        return Bounds(latency_ns, None, None)
+    border = Border.of(
+        replay.topology, helpers=needs.in_network, message_ns=replay.parameters.message_ns
+    )
+    alone = max(rank_cuts(border, needs), key=lambda cut: cut.time_ns, default=None)
+    return Bounds(latency_ns, alone, hardest_cut(border, needs))
 
 
 def lower_bound_ns(replay: Replay) -> int:
-    """Return a time that no algorithm can beat on the replay's topology, for its data.
+    """Return the largest of a replay's `bounds`, rounded as its duration is."""
+    return round(replay.bounds.time_ns)
 
-    It is the largest of what latency and bandwidth ask for: a rank's data must travel to the rank
-    farthest from it; what must enter or leave a rank must pass its links, after the latency of
-    one; and all ranks together must receive so many bytes. Without sharing, latency alone counts.
 
-    Args:
-        replay: What was simulated; its schedule counts only for its collective and sizes.
+def _latency_ns(replay: Replay, needs: Needs) -> float:
+    """Return the least time from a call to when the farthest rank knows of it.
 
-    Source: the cuts of single ranks in L. Zhao et al., "ForestColl", 2024; P. Patarasuk and
-    X. Yuan, 2009, for the total.
+    It counts for every two ranks one of which needs something of the other's.
     """
-    needs = Needs.of(replay.bound)
-    far = _farthest_ns(replay, needs)
-    if not replay.parameters.sharing:
-        return round(far)
-    ports = _Ports.of(replay.topology)
-    fixed = replay.parameters.message_ns
-    bounds = [far]
-    for need, rate, near in (
-        (needs.in_bytes, ports.in_Bps, ports.near_in_ns),
-        (needs.out_bytes, ports.out_Bps, ports.near_out_ns),
-    ):
-        used = need > 0
-        times = near[used] + fixed + need[used] * 1e9 / rate[used]
-        bounds.append(float(times.max(initial=0)))
-        if not replay.schedule.helpers and needs.total_bytes > 0:
-            bounds.append(float(near.min()) + fixed + needs.total_bytes * 1e9 / float(rate.sum()))
-    return round(max(bounds))
+    n, topology, parameters = needs.group_size, replay.topology, replay.parameters
+    rank = np.arange(n)
+    late = np.zeros(n)
+    for place, delay_ns in parameters.delay_ns.items():
+        late[place] = delay_ns
+    gives, takes = (np.ones((2, n), np.bool_) if needs.kind.idempotent else
+                    (needs.leaving(rank) > 0, needs.entering(rank) > 0))  # fmt: skip
+    if n == 1 or not gives.any():
+        return float(late.max())
+    pairs = None if needs.pair_bytes is None else needs.pair_bytes > 0
+    longest = float(late.max())
+    for source in _far_apart(replay, gives):
+        reached = takes & (rank != source) & (True if pairs is None else pairs[source])
+        far = _distances(topology.graph, topology.ranks[source])
+        away = max((far[topology.ranks[k]] for k in np.flatnonzero(reached)), default=None)
+        if away is not None:
+            longest = max(longest, late[source] + away + parameters.message_ns)
+    return longest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ports:
-    """Rates into and out of each rank's node, and the smallest latency of a link there.
-
-    Rates are infinite, and latencies 0, for ranks that share a node.
-    """
-
-    in_Bps: Floats
-    out_Bps: Floats
-    near_in_ns: Floats
-    near_out_ns: Floats
-
-    @staticmethod
-    def of(topology: Topology) -> _Ports:
-        graph = topology.graph
-        columns = []
-        for one_way in (graph.reverse(copy=False), graph):
-            rates, near = [], []
-            for node in topology.ranks:
-                if topology.ranks.count(node) > 1:
-                    rates.append(np.inf)
-                    near.append(0.0)
-                    continue
-                edges = one_way.adj[node].values()
-                rates.append(sum(edge["bandwidth_Bps"] for edge in edges))
-                near.append(min((edge["latency_ns"] for edge in edges), default=0.0))
-            columns += [np.array(rates), np.array(near)]
-        return _Ports(columns[0], columns[2], columns[1], columns[3])
-
-
-def _farthest_ns(replay: Replay, needs: Needs) -> float:
-    """Return the latency between two ranks far apart, one of whose data the other one needs."""
-    schedule, ranks = replay.schedule, replay.topology.ranks
-    if needs.total_bytes == 0:
-        return 0.0
-    graph, fixed = replay.topology.graph, replay.parameters.message_ns
-    back = graph.reverse(copy=False)
-    root = schedule.root
-    if root is not None:
-        one_way = graph if schedule.kind.input_at_root else back
-        needed = needs.in_bytes if schedule.kind.input_at_root else needs.out_bytes
-        far = _distances(one_way, ranks[root])
-        return max((far[ranks[r]] + fixed for r in np.flatnonzero(needed) if r != root), default=0)
-    full = (needs.in_bytes > 0).all() and (needs.out_bytes > 0).all()
-    if not full or schedule.kind.receives == "transposed":
-        return 0.0
-    # The farthest from any rank, then the farthest from that one: on trees the largest there is.
-    first = _distances(graph, ranks[0])
-    end = max(ranks, key=lambda node: first[node])
-    second = _distances(back, end)
-    return fixed + max(max(first[node], second[node]) for node in ranks)
+def _far_apart(replay: Replay, gives: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the ranks to measure from: all, or if there are many, late ones and two far apart."""
+    ranks, late = np.flatnonzero(gives).tolist(), replay.parameters.delay_ns
+    if len(ranks) <= _ALL_PAIRS:
+        return ranks
+    node = replay.topology.ranks
+    far = _distances(replay.topology.graph.reverse(copy=False), node[ranks[0]])
+    end = max(ranks, key=lambda rank: far[node[rank]])
+    return [ranks[0], end, *(rank for rank in ranks if rank in late)]
 
 
 def _distances(graph: nx.DiGraph, node: str) -> dict[str, float]:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from ..traces.trace import JSON, Trace
 from .bind import BoundSchedule
 from .collectives import busbw_factor
+from .cost import Bounds, bounds
 from .critical import critical_path
 from .engine import Work
 from .model import Model
@@ -109,6 +110,11 @@ class Replay:
         """Algorithm bandwidth times the collective's factor; see `collectives.busbw_factor`."""
         schedule = self.schedule
         return self.algbw_Bps * busbw_factor(schedule.collective, schedule.group_size)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Times that no algorithm can beat on this topology, for this collective and data."""
+        return bounds(self)
 
     @property
     def model(self) -> dict[str, JSON]:
