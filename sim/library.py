@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ScheduleError
+from . import parameters as written
 from .algorithms import ALGORITHMS, Algorithm, Phase, phases_of_rows
 from .collectives import COLLECTIVES
 from .collectives import collective as collective_named
@@ -83,11 +84,24 @@ def build(
     if unknown is not None:
         known = ", ".join(entry.parameters) or "no parameters"
         raise ScheduleError(f"{collective} {entry.name} takes no {unknown!r}; it takes: {known}")
+    _check_kinds(entry, parameters)
     if kind.rooted:
         parameters["root"] = 0 if root is None else root
     elif root is not None:
         raise ScheduleError(f"{collective} has no root, found {root}")
     return entry.builder(group_size, **parameters)
+
+
+def _check_kinds(entry: Algorithm, parameters: dict[str, Any]) -> None:
+    """Raise where a word or a list is given for a number, or the other way round."""
+    for name, value in parameters.items():
+        kind = entry.builder.__annotations__[name]
+        expected = "word" if "str" in kind else "list" if "Sequence" in kind else "number"
+        found = "word" if isinstance(value, str) else "list" if np.ndim(value) else "number"
+        if value is not None and found != expected:
+            shape = " such as 2x4" if expected == "list" else ""
+            where = f"{entry.collective} {entry.name}"
+            raise ScheduleError(f"{where}: {name} is {value!r}, expected a {expected}{shape}")
 
 
 def _sizes_near(entry: Algorithm, group_size: int) -> list[int]:
@@ -127,7 +141,8 @@ def resolve(
         collective: Name of the collective; None where a text file says it.
         algorithm: A name, ``file.py:function``, ``package.module:function`` or the path of a
             schedule's text file; None for the default. The function takes the group size (and
-            `root` if it has such a parameter) and returns a Schedule.
+            `root` if it has such a parameter) and returns a Schedule. Parameters may follow, as in
+            ``ring_segmented:segments=8``.
         group_size: Number of ranks; None where a text file says it.
         root: Rank of the root.
         parameters: What the algorithm takes beside.
@@ -136,6 +151,9 @@ def resolve(
         ScheduleError: There is no such thing, or its schedule is of another collective, group size
             or root.
     """
+    if algorithm is not None:
+        algorithm, given = written.split(algorithm)
+        parameters = given | parameters
     if algorithm is not None and _is_function(algorithm):
         if group_size is None:
             raise ScheduleError(f"{algorithm} needs a group size")

@@ -20,6 +20,7 @@ from .bind import BoundSchedule
 from .collectives import collective
 from .library import resolve
 from .order import Policy
+from .parameters import split
 from .replay import Replay, simulate
 from .schedule import Schedule
 from .topology import parse as parse_topology
@@ -80,7 +81,8 @@ class Spec:
 
     def _sized(self) -> dict[str, int]:
         """Return the size for an algorithm whose plan depends on it; else nothing."""
-        entry = ALGORITHMS.get((self.collective, self.algorithm or ""))
+        name, _ = split(self.algorithm or "")
+        entry = ALGORITHMS.get((self.collective, name))
         if entry is None or "size_bytes" not in entry.parameters:
             return {}
         itemsize = DTYPES.get(self.dtype, 1)
