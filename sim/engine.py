@@ -76,7 +76,7 @@ class Work:
         Raises:
             ScheduleError: Code DEADLOCK: the schedule waits in a circle; the message prints it.
         """
-        if step_ordered(self.schedule):
+        if self.program.burst_bytes == 0 and step_ordered(self.schedule):
             times, met = self.in_program_order()
             if not (met and sharing):
                 return times

@@ -32,8 +32,8 @@ ENTERING, DOING = range(2)
 # Columns of `links`: first hop on it, messages on it, whether that changed, the last search that
 # saw it, messages whose rates grow.
 ON_LINK, COUNT, TOUCHED, SEEN_LINK, GROWING = range(5)
-# Columns of `rates`: capacity, what is left of it.
-RATE, ROOM = range(2)
+# Columns of `rates`: capacity, what is left of it, bytes saved up, since when it is idle.
+RATE, ROOM, SAVED, IDLE_SINCE = range(4)
 # Columns of `hops`: next and previous hop on the link.
 AFTER, BEFORE = range(2)
 # Columns of `routes`: latency, rate of the slowest link.
@@ -60,6 +60,7 @@ class State(NamedTuple):
         stack: What can happen now, as items.
         touched, reached, flows, full: Room for lists of links and messages.
         size: Lengths of heap, stack and touched; number of the last search.
+        burst_bytes: As in the program.
     """
 
     rows: Array
@@ -97,6 +98,7 @@ class State(NamedTuple):
     most_hops: int
     window: int
     is_lockstep: bool
+    burst_bytes: float
 
 
 Pick = Callable[[Any], Any]
@@ -129,7 +131,7 @@ def state_of(p: Program, pick: Pick, start: Floats, arrived: Floats, written: Fl
         steps=_table(np.int32, np.zeros((2 if has_two else 1) * n), 0, -1, -1),
         lanes=np.full((p.n_lanes, 2), -1, np.int32),
         links=_table(np.int32, np.full(n_links, -1), 0, 0, 0, 0),
-        rates=_table(np.float64, p.link_rate, 0),
+        rates=_table(np.float64, p.link_rate, 0, p.burst_bytes, 0),
         hops=np.empty((n * most_hops, 2), np.int32),
         routes=_table(np.float64, p.latency_ns, p.rate),
         access=np.empty(2 * int(slots.sum()), np.int32),
@@ -157,6 +159,7 @@ def state_of(p: Program, pick: Pick, start: Floats, arrived: Floats, written: Fl
         most_hops=most_hops,
         window=p.window,
         is_lockstep=p.is_lockstep,
+        burst_bytes=p.burst_bytes,
     )
 
 

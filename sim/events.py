@@ -29,7 +29,9 @@ from .event_state import (
     END,
     ENTERING,
     FIRST_ROW,
+    IDLE_SINCE,
     LATENCY,
+    LEFT,
     MEMBER,
     MESSAGE,
     MESSAGE_WAITS,
@@ -44,7 +46,9 @@ from .event_state import (
     ON_LINK,
     PATH,
     PENDING,
+    RATE,
     ROW_WAITS,
+    SAVED,
     SINCE,
     SIZE,
     SLOWEST,
@@ -236,6 +240,8 @@ def _flow(s: State, m: int, now: float) -> None:
     s.messages[m, WHAT] = ARRIVE
     s.bytes[m, SINCE] = now
     path = s.messages[m, PATH]
+    if s.burst_bytes > 0:
+        s.bytes[m, LEFT] -= _take_saved(s, path, s.bytes[m, SIZE], now)
     hop = m * s.most_hops
     for k in range(s.path_starts[path], s.path_starts[path + 1]):
         link = s.path_links[k]
@@ -248,6 +254,21 @@ def _flow(s: State, m: int, now: float) -> None:
         s.links[link, COUNT] += 1
         touch(s, link)
         hop += 1
+
+
+@kernel
+def _take_saved(s: State, path: int, size: float, now: float) -> float:
+    """Return how many bytes of a message pass at once, since its links saved them up while idle."""
+    for k in range(s.path_starts[path], s.path_starts[path + 1]):
+        link = s.path_links[k]
+        if s.links[link, COUNT] == 0:
+            more = (now - s.rates[link, IDLE_SINCE]) * s.rates[link, RATE]
+            s.rates[link, SAVED] = min(s.burst_bytes, s.rates[link, SAVED] + more)
+            s.rates[link, IDLE_SINCE] = now
+        size = min(size, s.rates[link, SAVED])
+    for k in range(s.path_starts[path], s.path_starts[path + 1]):
+        s.rates[s.path_links[k], SAVED] -= size
+    return size
 
 
 @kernel
@@ -267,6 +288,7 @@ def _arrive(s: State, m: int, now: float) -> None:
             if after >= 0:
                 s.hops[after, BEFORE] = before
             s.links[link, COUNT] -= 1
+            s.rates[link, IDLE_SINCE] = now
             touch(s, link)
             hop += 1
     row = s.messages[m, FIRST_ROW]

@@ -47,6 +47,7 @@ class Program(NamedTuple):
         path_links: Links of all paths.
         link_rate: Rate of each link, (links,).
         size_bytes: Bytes of each message on the wire, (messages,).
+        burst_bytes: Bytes that a link saves up while idle and then passes at once.
     """
 
     step: Array
@@ -73,6 +74,7 @@ class Program(NamedTuple):
     path_links: Array
     link_rate: Floats
     size_bytes: Floats
+    burst_bytes: float = 0.0
 
 
 @kernel
