@@ -1,62 +1,368 @@
-"""Which transfers decided how long a replay took."""
+"""The chain of transfers that decided how long a replay took, and why each of them waited.
+
+    for stage in replay.chain:
+        stage.row, stage.waited_for, stage.bytes_ns
+
+It is walked backwards from the last write. Of all that a start or a write waited for, what came
+last let it go; only that is looked up, so that no wait graph needs to be built.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .compiled import kernel, run
-from .engine import Work
-from .order import WaitGraph, wait_graph
+from .engine import Times, Work
 
-Ints = npt.NDArray[np.int64]
+Ints = npt.NDArray[Any]  # of any width
 Floats = npt.NDArray[np.float64]
 
+# A message took longer than alone on its path if it did by this much, relative to the time.
+_ROUNDING = 1e-9
 
-def critical_path(
-    work: Work, start_ns: Floats, arrived_ns: Floats, written_ns: Floats
-) -> tuple[int, ...]:
-    """Return the rows that decided the last write, one a message: each waited for the one before.
+
+class Wait(StrEnum):
+    """What a stage of the chain waited for last."""
+
+    NOTHING = "nothing"  # it went at once
+    DATA = "data"  # what it sends was written
+    STEP = "step"  # an earlier step of its place was done
+    AFTER = "after"  # the plan says after which row it goes
+    RANK = "rank"  # its rank was late
+    PORT = "port"  # one of its ends was busy with as many messages as it can have
+    SLOT = "slot"  # where it is written was in use
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One transfer of the chain: from when it was let go until it let the next one go.
+
+    Attributes:
+        row: Row of the schedule.
+        waited_for: What let it go.
+        begin_ns, end_ns: When it was let go, and when it let the next one go.
+        late_ns: Until its rank was there.
+        latency_ns: Latency of its path, with the fixed cost of a message.
+        bytes_ns: What its bytes take alone on the path.
+        shared_ns: What they took longer, because others used a link of the path.
+        write_ns: Copying or reducing it.
+        link: Where it took longer: the link of its path on which others had most to carry.
+    """
+
+    row: int
+    waited_for: Wait
+    begin_ns: float
+    end_ns: float
+    late_ns: float = 0.0
+    latency_ns: float = 0.0
+    bytes_ns: float = 0.0
+    shared_ns: float = 0.0
+    write_ns: float = 0.0
+    link: tuple[str, str] | None = None
+
+
+def critical_chain(work: Work, times: Times) -> tuple[Stage, ...]:
+    """Return the stages that decided the last write, the first first.
+
+    Each begins when the one before it ends, so their parts sum up to the time of that write.
 
     Args:
         work: What was done.
-        start_ns, arrived_ns, written_ns: When, (rows,) each.
+        times: When.
     """
-    schedule = work.schedule
-    graph = wait_graph(schedule, work.policy)
-    first_row, of_row = schedule.messages.first_row, schedule.messages.of_row
-    starts, tails = _predecessors(graph)
-    times = np.zeros(graph.n_nodes)
-    known = np.concatenate([start_ns[first_row], arrived_ns[first_row], written_ns])
-    times[: len(known)] = known
-    run(_enter, len(schedule))(starts, tails, times, len(known))
-    earliest = np.zeros(graph.n_nodes)
-    n, program = len(first_row), work.program
-    if len(program.ready_ns):
-        earliest[:n] = program.ready_ns
-        earliest[2 * n : 2 * n + len(schedule)] = program.late_ns
-    node = 2 * n + int(np.argmax(written_ns))
-    rows: list[int] = []
-    while True:
-        row = graph.row_of(node)
-        if row is not None and (not rows or of_row[rows[-1]] != of_row[row]):
-            rows.append(row)
-        before = tails[starts[node] : starts[node + 1]]
-        if not len(before) or times[before].max() < earliest[node]:
-            return tuple(reversed(rows))
-        node = int(before[np.argmax(times[before])])
+    if not len(times.written):
+        return ()
+    walk = _Walk(work, times)
+    stages: list[Stage] = []
+    node: _Node | None = _Node(_WRITTEN, int(np.argmax(times.written)))
+    while node is not None:
+        stage, node = walk.stage(node)
+        stages.append(stage)
+    return tuple(reversed(stages))
 
 
-def _predecessors(graph: WaitGraph) -> tuple[Ints, Ints]:
-    """Return the tails sorted by head, and where those of each node start, (nodes + 1,)."""
-    order = np.argsort(graph.head, kind="stable")
-    counts = np.bincount(graph.head, minlength=graph.n_nodes)
-    return np.concatenate([[0], np.cumsum(counts)]), graph.tail[order]
+class _Node(NamedTuple):
+    """A moment: message `number` starts, or has arrived, or row `number` is written."""
+
+    kind: int
+    number: int
+
+
+_START, _ARRIVED, _WRITTEN = range(3)
+
+
+class _Cause(NamedTuple):
+    """What something waited for, and since when it was there; no node for what is given."""
+
+    time_ns: float
+    why: Wait
+    node: _Node | None
+
+
+_AT_ONCE = _Cause(0.0, Wait.NOTHING, None)
+
+
+class _Walk:
+    """Looks up what let a message start, and what let a row be written."""
+
+    def __init__(self, work: Work, times: Times) -> None:
+        self.work, self.times, self.program = work, times, work.program
+        self.crowd = _Crowd(work, times)
+
+    def stage(self, node: _Node) -> tuple[Stage, _Node | None]:
+        """Return the stage that ends with a moment, and the moment that let it go."""
+        times, p = self.times, self.program
+        parts: dict[str, float] = {}
+        link = None
+        kind, row = node.kind, node.number
+        if kind == _WRITTEN:
+            end = float(times.written[row])
+            parts["write_ns"] = float(p.write_ns[row]) if len(p.write_ns) else 0.0
+            m = int(p.message[row])
+            cause = self._why_written(row)
+            if cause.node != (_ARRIVED, m):
+                return self._stage(row, cause, end, parts), cause.node
+        else:
+            m, row = node.number, int(p.first_row[node.number])
+            end = float((times.arrived if kind == _ARRIVED else times.start)[m])
+        if kind != _START:
+            parts |= self._on_the_way(m)
+            if parts["shared_ns"]:
+                link = self.crowd.busiest(m)
+        cause = self._why_started(m)
+        return self._stage(row, cause, end, parts, link), cause.node
+
+    @staticmethod
+    def _stage(
+        row: int,
+        cause: _Cause,
+        end: float,
+        parts: dict[str, float],
+        link: tuple[str, str] | None = None,
+    ) -> Stage:
+        late = cause.time_ns if cause.why is Wait.RANK else 0.0
+        return Stage(row, cause.why, cause.time_ns - late, end, late, link=link, **parts)
+
+    def _on_the_way(self, m: int) -> dict[str, float]:
+        """Return the parts of a message's time between its start and its arrival."""
+        p, path = self.program, self.program.pair[m]
+        latency = float(p.latency_ns[path])
+        arrived = float(self.times.arrived[m])
+        flowing = arrived - float(self.times.start[m]) - latency
+        shared = flowing - float(p.size_bytes[m] / p.rate[path])
+        if abs(shared) <= _ROUNDING * arrived:
+            shared = 0.0
+        return {"latency_ns": latency, "bytes_ns": flowing - shared, "shared_ns": shared}
+
+    def _why_written(self, row: int) -> _Cause:
+        """Return what let a row be written: its arrival, or what used its slots before."""
+        p, times = self.program, self.times
+        m = int(p.message[row])
+        cause = _Cause(float(times.arrived[m]), Wait.DATA, _Node(_ARRIVED, m))
+        for key in range(p.dst_key[row], p.dst_key[row] + p.n_slots[row]):
+            writes = self.writes.of_group(key)
+            at = _count_up_to(writes, row - 1)
+            since = -1
+            if at > 0:
+                before = int(writes[at - 1])
+                since = int(p.step[before])
+                written = _Cause(float(times.written[before]), Wait.SLOT, _Node(_WRITTEN, before))
+                cause = max(cause, written, key=_time)
+            reads = self.reads.of_group(key)
+            low, high = (_count_up_to(p.step[reads], step) for step in (since, int(p.step[row])))
+            if low < high:
+                readers = p.message[reads[low:high]]
+                last = int(readers[times.start[readers].argmax()])
+                read = _Cause(float(times.start[last]), Wait.SLOT, _Node(_START, last))
+                cause = max(cause, read, key=_time)
+        if len(p.late_ns) and p.late_ns[row] > cause.time_ns:
+            return _Cause(float(p.late_ns[row]), Wait.RANK, None)
+        return cause
+
+    def _why_started(self, m: int) -> _Cause:
+        """Return what let a message start: its data, a step, a row before it, or its rank."""
+        p, times = self.program, self.times
+        cause = _AT_ONCE
+        for row in self.rows.of_group(m).tolist():
+            for key in range(p.src_key[row], p.src_key[row] + p.n_slots[row]):
+                writes = self.writes.of_group(key)
+                at = _count_up_to(p.step[writes], int(p.step[row]) - 1)
+                if at > 0:
+                    before = int(writes[at - 1])
+                    written = float(times.written[before])
+                    cause = max(
+                        cause, _Cause(written, Wait.DATA, _Node(_WRITTEN, before)), key=_time
+                    )
+        cause = max([cause, *self._steps_before(m), *self._after(m)], key=_time)
+        if len(p.ready_ns) and p.ready_ns[m] > cause.time_ns:
+            return _Cause(float(p.ready_ns[m]), Wait.RANK, None)
+        return cause
+
+    def _steps_before(self, m: int) -> Iterator[_Cause]:
+        """Yield what was done last in the steps that a message's lanes had to finish first."""
+        p, times = self.program, self.times
+        limit = int(p.step[p.first_row[m]]) - p.window
+        if p.is_lockstep:
+            rows = np.arange(*self._last_steps(p.step, limit))
+            yield from _last(rows, times.written, _WRITTEN)
+            return
+        for lane in {int(lanes[m]) for lanes in (p.src_lane, p.dst_lane) if len(lanes)}:
+            sent = self.sent.of_group(lane)
+            low, high = self._last_steps(p.step[p.first_row[sent]], limit)
+            yield from _last(sent[low:high], times.arrived, _ARRIVED)
+            if len(p.dst_lane):
+                received = self.received.of_group(lane)
+                low, high = self._last_steps(p.step[received], limit)
+                yield from _last(received[low:high], times.written, _WRITTEN)
+
+    def _last_steps(self, steps: Ints, limit: int) -> tuple[int, int]:
+        """Return where the last steps up to a limit lie, as many as may be under way at once.
+
+        What lies before these was done before the last of them began.
+        """
+        high = _count_up_to(steps, limit)
+        if high == 0:
+            return 0, 0
+        return _count_up_to(steps, int(steps[high - 1]) - self.program.window), high
+
+    def _after(self, m: int) -> Iterator[_Cause]:
+        """Yield the rows after which a message goes by the plan."""
+        p, times = self.program, self.times
+        for row in self.rows.of_group(m).tolist():
+            later = p.after[:, 0]
+            for pair in range(_count_up_to(later, row - 1), _count_up_to(later, row)):
+                earlier = int(p.after[pair, 1])
+                if p.after_written[pair]:
+                    done, node = times.written, _Node(_WRITTEN, earlier)
+                else:
+                    done, node = times.arrived, _Node(_ARRIVED, int(p.message[earlier]))
+                yield _Cause(float(done[node.number]), Wait.AFTER, node)
+
+    @cached_property
+    def rows(self) -> _Groups:
+        """Rows of each message."""
+        p = self.program
+        return _Groups.of(p.message, len(p.first_row))
+
+    @cached_property
+    def writes(self) -> _Groups:
+        """Rows that write each key."""
+        p = self.program
+        return _Groups.of(p.dst_key, p.n_keys, p.n_slots)
+
+    @cached_property
+    def reads(self) -> _Groups:
+        """Rows that read each key."""
+        p = self.program
+        return _Groups.of(p.src_key, p.n_keys, p.n_slots)
+
+    @cached_property
+    def sent(self) -> _Groups:
+        """Messages that each lane sends."""
+        return _Groups.of(self.program.src_lane, self.program.n_lanes)
+
+    @cached_property
+    def received(self) -> _Groups:
+        """Rows that each lane receives."""
+        p = self.program
+        return _Groups.of(p.dst_lane[p.message], p.n_lanes)
+
+
+def _time(cause: _Cause) -> float:
+    return cause.time_ns
+
+
+def _count_up_to(rising: Ints, limit: int) -> int:
+    """Return how many of some rising numbers are at most a limit."""
+    # In the numbers' own type: with another one numpy would convert all of them first.
+    return int(np.searchsorted(rising, rising.dtype.type(limit), side="right"))
+
+
+def _last(numbers: Ints, done: Floats, kind: int) -> Iterator[_Cause]:
+    """Yield the last of some messages or rows of a step that was done, if there is any."""
+    if len(numbers):
+        last = int(numbers[done[numbers].argmax()])
+        yield _Cause(float(done[last]), Wait.STEP, _Node(kind, last))
+
+
+class _Groups(NamedTuple):
+    """Numbers of things in groups: those of group g, rising, are order[starts[g] : starts[g+1]]."""
+
+    starts: Ints
+    order: Ints
+
+    @staticmethod
+    def of(group: Ints, n_groups: int, spans: Ints | None = None) -> _Groups:
+        """Return things by their group, or by all of `spans` groups from theirs on."""
+        each: Ints = np.ones(len(group), np.int8) if spans is None else spans
+        ends = np.zeros(n_groups + 1, np.int64)
+        ends += np.bincount(group, minlength=n_groups + 1)
+        if spans is None:
+            counts = ends[:-1]
+        else:
+            ends -= np.bincount(group + spans, minlength=n_groups + 1)
+            counts = np.cumsum(ends[:-1])
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        order: Ints = np.empty(int(starts[-1]), np.int32)
+        run(_fill, len(group))(group, each, starts[:-1].copy(), order)
+        return _Groups(starts, order)
+
+    def of_group(self, group: int) -> Ints:
+        found: Ints = self.order[self.starts[group] : self.starts[group + 1]]
+        return found
 
 
 @kernel
-def _enter(starts: Ints, tails: Ints, times: Floats, first: int) -> None:
-    """Fill in when places enter their steps: nodes from `first` on, each after those before it."""
-    for node in range(first, len(times)):
-        for k in range(starts[node], starts[node + 1]):
-            times[node] = max(times[node], times[tails[k]])
+def _fill(group: Ints, spans: Ints, fill: Ints, order: Ints) -> None:
+    """Put each thing's number where its groups have room."""
+    for k in range(len(group)):
+        for g in range(group[k], group[k] + spans[k]):
+            order[fill[g]] = k
+            fill[g] += 1
+
+
+class _Crowd:
+    """Finds the link on which a message met most others."""
+
+    def __init__(self, work: Work, times: Times) -> None:
+        self.work, self.times = work, times
+
+    @cached_property
+    def paths_on(self) -> _Groups:
+        """Places in `path_links` by link."""
+        return _Groups.of(self.work.program.path_links, len(self.work.program.link_rate))
+
+    @cached_property
+    def messages_on(self) -> _Groups:
+        """Messages by path."""
+        return _Groups.of(self.work.program.pair, len(self.work.program.rate))
+
+    def busiest(self, m: int) -> tuple[str, str] | None:
+        """Return the link of a message's path that had most to carry while its bytes flowed."""
+        p, times = self.work.program, self.times
+        path = int(p.pair[m])
+        begin, end = times.start[m] + p.latency_ns[path], times.arrived[m]
+        links = p.path_links[p.path_starts[path] : p.path_starts[path + 1]]
+        if not len(links):
+            return None
+        load = [self._carried(int(link), begin, end) / p.link_rate[link] for link in links]
+        return self.work.links.ends[int(links[int(np.argmax(load))])]
+
+    def _carried(self, link: int, begin: float, end: float) -> float:
+        """Return about how many bytes a link carried in a time."""
+        p, times = self.work.program, self.times
+        hops = self.paths_on.of_group(link)
+        paths = np.searchsorted(p.path_starts, hops, side="right") - 1
+        on_link = np.concatenate([self.messages_on.of_group(int(path)) for path in paths])
+        arrived = times.arrived[on_link]
+        began = times.start[on_link] + p.latency_ns[p.pair[on_link]]
+        overlap = np.clip(np.minimum(arrived, end) - np.maximum(began, begin), 0, None)
+        lasted = np.maximum(arrived - began, np.finfo(np.float64).tiny)
+        return float((p.size_bytes[on_link] * overlap / lasted).sum())

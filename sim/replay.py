@@ -13,18 +13,20 @@ policy; see `order`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from ..errors import ScheduleError
 from ..traces.trace import JSON, Trace
+from ..units import format_bytes, format_ns
 from .bind import BoundSchedule
 from .collectives import busbw_factor
 from .cost import Bounds, bounds
-from .critical import critical_path
-from .engine import Work
+from .critical import Stage, critical_chain
+from .engine import Times, Work
 from .model import Model
 from .order import Policy
 from .planning import plan
@@ -35,33 +37,69 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+# Times are int64 nanoseconds once they leave the model.
+_LONGEST_NS = 2**63 - 1024  # as a float can tell it from 2**63
+_YEAR_NS = 365.25 * 86400e9
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Replay:
     """A schedule with the times of its rows.
+
+    What follows from the times is worked out when it is first asked for.
 
     Attributes:
         bound: The schedule and its sizes.
         topology: What it ran on.
         parameters: The model's parameters.
-        start_ns, arrived_ns, written_ns: Times of each row in unrounded nanoseconds, (rows,): its
-            message leaves, the last byte is there, it is copied or reduced. Rows of one message
-            share the first two.
-        link_bytes: Bytes that each directed link carried, headers included, by (from, to).
+        times: When each message leaves and arrives, and each row is written, not rounded.
     """
 
     bound: BoundSchedule
     topology: Topology
     parameters: Model
-    start_ns: Floats
-    arrived_ns: Floats
-    written_ns: Floats
-    link_bytes: dict[tuple[str, str], int]
-    _work: Work = field(repr=False)
+    times: Times
+    _work: Work
+
+    def __repr__(self) -> str:
+        schedule = self.schedule
+        what = f"{schedule.collective} by {schedule.algorithm}, {schedule.group_size} ranks"
+        size, took = format_bytes(self.bound.size_bytes), format_ns(self.duration_ns)
+        return f"Replay({what}, {size} on {self.topology.name}: {took})"
+
+    @cached_property
+    def link_bytes(self) -> dict[tuple[str, str], int]:
+        """Bytes that each directed link carried, headers included, by (from, to)."""
+        paths = self._work.paths
+        carried = np.bincount(paths.pair, self._work.program.size_bytes, len(paths.rate))
+        sizes = np.repeat(carried, np.diff(paths.starts))
+        total = np.bincount(paths.links, sizes, minlength=len(self._work.links.ends))
+        return {ends: int(size) for ends, size in zip(self._work.links.ends, total)}
 
     @property
     def schedule(self) -> Schedule:
         """The schedule without its sizes."""
         return self.bound.schedule
+
+    @property
+    def start_ns(self) -> Floats:
+        """When each row's message leaves, in unrounded nanoseconds, (rows,)."""
+        return self._of_rows(self.times.start)
+
+    @property
+    def arrived_ns(self) -> Floats:
+        """When each row's last byte is at its destination, in unrounded nanoseconds, (rows,)."""
+        return self._of_rows(self.times.arrived)
+
+    @property
+    def written_ns(self) -> Floats:
+        """When each row is copied or reduced, in unrounded nanoseconds, (rows,)."""
+        return self.times.written
+
+    def _of_rows(self, times: Floats) -> Floats:
+        """Return the times of messages for each of their rows."""
+        of_row = self.schedule.messages.of_row
+        return times if len(times) == len(of_row) else times[of_row]
 
     @cached_property
     def t_start_ns(self) -> Ints:
@@ -122,11 +160,17 @@ class Replay:
         return self.parameters.to_dict(self.topology)
 
     @cached_property
+    def chain(self) -> tuple[Stage, ...]:
+        """The transfers that decided the duration, each with what it waited for.
+
+        The first begins at 0, each further one when the one before lets it go.
+        """
+        return critical_chain(self._work, self.times)
+
+    @property
     def critical_path(self) -> tuple[int, ...]:
-        """Rows that decided the duration, one a message: each waited for the one before it."""
-        if not len(self.schedule):
-            return ()
-        return critical_path(self._work, self.start_ns, self.arrived_ns, self.written_ns)
+        """Rows of the `chain`."""
+        return tuple(stage.row for stage in self.chain)
 
     def trace(self, inputs: Sequence[npt.ArrayLike | None] | None = None, op: str = "SUM") -> Trace:
         """Return the replay as a trace of events and states.
@@ -187,27 +231,15 @@ def simulate(
         bound = bound.bind(bound.n_chunks, "float32")
     model = Model(policy, sharing, reduce_Bps, message_ns, header_bytes, delay_ns or {})
     work = plan(bound, topology, model)
-    times = work.times(sharing=sharing)
-    of_row = bound.schedule.messages.of_row
-    return Replay(
-        bound=bound,
-        topology=topology,
-        parameters=model,
-        start_ns=times.start[of_row],
-        arrived_ns=times.arrived[of_row],
-        written_ns=times.written,
-        link_bytes=_link_bytes(work),
-        _work=work,
-    )
-
-
-def _link_bytes(work: Work) -> dict[tuple[str, str], int]:
-    """Return the bytes that each directed link carried."""
-    paths = work.paths
-    carried = np.bincount(paths.pair, work.program.size_bytes, len(paths.rate))
-    sizes = np.repeat(carried, np.diff(paths.starts))
-    total = np.bincount(paths.links, sizes, minlength=len(work.links.ends))
-    return {ends: int(size) for ends, size in zip(work.links.ends, total)}
+    replay = Replay(bound, topology, model, work.times(sharing=sharing), work)
+    longest = replay.exact_duration_ns
+    if not longest <= _LONGEST_NS:
+        raise ScheduleError(
+            f"{bound.size_bytes} bytes on {topology.name} take {longest / _YEAR_NS:.3g} years, "
+            "more than the 292 that times in int64 nanoseconds can hold: "
+            "use less data or faster links"
+        )
+    return replay
 
 
 def _rounded(times: Floats) -> Ints:
