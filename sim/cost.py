@@ -134,7 +134,7 @@ def bounds(replay: Replay) -> Bounds:
     if not replay.parameters.sharing:
         return Bounds(latency_ns, None, None)
     border = Border.of(
-        replay.topology, helpers=needs.in_network, message_ns=replay.parameters.message_ns
+        replay.topology, helpers=needs.in_network, message_ns=replay.costs.message_ns
     )
     alone = max(rank_cuts(border, needs), key=lambda cut: cut.time_ns, default=None)
     return Bounds(latency_ns, alone, hardest_cut(border, needs))
@@ -166,7 +166,7 @@ def _latency_ns(replay: Replay, needs: Needs) -> float:
         far = _distances(topology.graph, topology.ranks[source])
         away = max((far[topology.ranks[k]] for k in np.flatnonzero(reached)), default=None)
         if away is not None:
-            longest = max(longest, late[source] + away + parameters.message_ns)
+            longest = max(longest, late[source] + away + replay.costs.message_ns)
     return longest
 
 

@@ -6,12 +6,14 @@ work.times(sharing=True)
 
 from __future__ import annotations
 
+from math import isinf
 from typing import Any
 
 import numpy as np
 
 from ..errors import ScheduleError, TopologyError
 from .bind import BoundSchedule
+from .costs import Costs
 from .engine import Floats, Ints, Work
 from .model import Model
 from .order import Policy
@@ -42,11 +44,12 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
     routes = Routes(topology, schedule.helpers)
     paths = routes.paths(src, dst)
     local = src == dst
-    size = np.where(local, 0.0, bound.message_bytes + float(model.header_bytes))
-    if model.message_ns:
+    costs = model.costs(topology)
+    size = np.where(local, 0.0, bound.message_bytes + float(costs.header_bytes))
+    if costs.message_ns:
         own = np.zeros(len(paths.rate), np.bool_)
         own[paths.pair[local]] = True
-        paths = paths._replace(latency_ns=paths.latency_ns + np.where(own, 0.0, model.message_ns))
+        paths = paths._replace(latency_ns=paths.latency_ns + np.where(own, 0.0, costs.message_ns))
     ready, late = _delays(schedule, model, src, dst)
     after_written = schedule.dst[schedule.after[:, 1]] == schedule.src[schedule.after[:, 0]]
     program = Program(
@@ -61,7 +64,7 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
         after_written=after_written,
         ready_ns=ready,
         late_ns=late,
-        write_ns=_write_ns(bound, model),
+        write_ns=_write_ns(bound, costs),
         pair=paths.pair,
         latency_ns=paths.latency_ns,
         rate=paths.rate,
@@ -106,12 +109,12 @@ def _lanes(schedule: Schedule, policy: Policy, src: Ints, dst: Ints) -> dict[str
     }
 
 
-def _write_ns(bound: BoundSchedule, model: Model) -> Floats:
+def _write_ns(bound: BoundSchedule, costs: Costs) -> Floats:
     schedule = bound.schedule
-    if model.reduce_Bps is None:
+    if isinf(costs.reduce_Bps):
         return np.zeros(0)
     works = schedule.reduce | (schedule.src == schedule.dst)
-    return np.where(works, bound.row_bytes * 1e9 / model.reduce_Bps, 0.0)
+    return np.where(works, bound.row_bytes * 1e9 / costs.reduce_Bps, 0.0)
 
 
 def _delays(schedule: Schedule, model: Model, src: Ints, dst: Ints) -> tuple[Floats, Floats]:

@@ -25,10 +25,10 @@ from ..units import format_bytes, format_ns
 from .bind import BoundSchedule
 from .collectives import busbw_factor
 from .cost import Bounds, bounds
+from .costs import Costs
 from .critical import Stage, critical_chain
 from .engine import Times, Work
 from .model import Model
-from .order import Policy
 from .planning import plan
 from .schedule import Schedule
 from .topology import Topology
@@ -155,6 +155,11 @@ class Replay:
         return bounds(self)
 
     @property
+    def costs(self) -> Costs:
+        """What messages cost beside links: what the model says, else the topology."""
+        return self.parameters.costs(self.topology)
+
+    @property
     def model(self) -> dict[str, JSON]:
         """Policy, parameters, version: what belongs beside every number of this replay."""
         return self.parameters.to_dict(self.topology)
@@ -191,27 +196,16 @@ class Replay:
 def simulate(
     bound: BoundSchedule | Schedule,
     topology: Topology,
-    *,
-    policy: Policy = "dataflow",
-    sharing: bool = True,
-    reduce_Bps: float | None = None,
-    message_ns: float = 0.0,
-    header_bytes: int = 0,
-    delay_ns: Mapping[int, float] | None = None,
+    model: Model | None = None,
+    **parameters: Any,
 ) -> Replay:
     """Return when each transfer of a schedule happens on a topology.
 
     Args:
         bound: The schedule with its sizes; without sizes each chunk is one float32.
         topology: The network, with as many ranks as the schedule.
-        policy: ``dataflow``: messages go as soon as their data and the sender's step allow;
-            ``rank_step``: when both ends have finished their steps before; ``lockstep``: when
-            everybody has.
-        sharing: Whether messages that use one link at one time share its rate.
-        reduce_Bps: Bytes a second that a place reduces or copies; None for no cost.
-        message_ns: Fixed cost of a message.
-        header_bytes: Bytes that each message carries besides its data.
-        delay_ns: How much later than the others a rank arrives, by rank.
+        model: The model's parameters; by default what `Model` has by default.
+        parameters: Any of them by name, such as ``policy="rank_step"``; see `Model`.
 
     Raises:
         ScheduleError: The schedule deadlocks (code DEADLOCK), or a parameter is impossible.
@@ -229,9 +223,9 @@ def simulate(
     """
     if isinstance(bound, Schedule):
         bound = bound.bind(bound.n_chunks, "float32")
-    model = Model(policy, sharing, reduce_Bps, message_ns, header_bytes, delay_ns or {})
+    model = replace(model or Model(), **parameters)
     work = plan(bound, topology, model)
-    replay = Replay(bound, topology, model, work.times(sharing=sharing), work)
+    replay = Replay(bound, topology, model, work.times(sharing=model.sharing), work)
     longest = replay.exact_duration_ns
     if not longest <= _LONGEST_NS:
         raise ScheduleError(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +23,7 @@ import networkx as nx
 
 from ..errors import TopologyError
 from ..units import format_Bps
+from .costs import COSTS, FREE, Costs
 
 
 class NodeKind(StrEnum):
@@ -71,6 +72,7 @@ class Topology:
         shape: How to draw it: a preset's name, or ``graph``.
         routing: How messages find their way.
         dims: Sizes of a grid's dimensions, the fastest first; empty if it is none.
+        costs: What the machine takes for a message beside its links.
     """
 
     graph: nx.DiGraph
@@ -79,6 +81,7 @@ class Topology:
     shape: str = "graph"
     routing: Routing = Routing.SHORTEST
     dims: tuple[int, ...] = ()
+    costs: Costs = FREE
 
     @staticmethod
     def of(
@@ -210,8 +213,17 @@ class Topology:
             (link.a, link.b, float(link.bandwidth_Bps), float(link.latency_ns), link.both_ways)
             for link in self.links
         ]
+        usual = asdict(FREE)
+        costs = {name: cost for name, cost in asdict(self.costs).items() if cost != usual[name]}
         file = _File(
-            self.name, self.shape, list(self.ranks), nodes, links, self.routing, list(self.dims)
+            self.name,
+            self.shape,
+            list(self.ranks),
+            nodes,
+            links,
+            self.routing,
+            list(self.dims),
+            costs,
         )
         return msgspec.json.encode(file).decode()
 
@@ -241,7 +253,8 @@ class Topology:
             if both_ways:
                 graph.add_edge(b, a, **rates)
         routing, dims = Routing(file.routing), tuple(file.dims)
-        return Topology(graph, tuple(file.ranks), file.name, file.shape, routing, dims)
+        costs = _costs(file.costs)
+        return Topology(graph, tuple(file.ranks), file.name, file.shape, routing, dims, costs)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):
@@ -269,6 +282,14 @@ class _File(msgspec.Struct, omit_defaults=True):
     links: list[tuple[str, str, float, float, bool]]
     routing: Routing = Routing.SHORTEST
     dims: list[int] = []
+    costs: dict[str, float] = {}
+
+
+def _costs(found: dict[str, float]) -> Costs:
+    unknown = sorted(set(found) - set(COSTS))
+    if unknown:
+        raise TopologyError(f"costs has {unknown[0]!r}, expected any of {', '.join(COSTS)}")
+    return Costs(**found)
 
 
 def _kind(kind: Any, node: Hashable) -> NodeKind:

@@ -9,6 +9,7 @@ nodes may have `kind` (rank, switch, host, nic) and `host`.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -44,9 +45,7 @@ def read_topology(path: Path, n_ranks: int | None = None) -> Topology:
         raise TopologyError(
             f"{path}: has places for {topology.n_ranks} ranks, but there are {n_ranks}"
         )
-    return Topology(
-        topology.graph, topology.ranks[:n_ranks], topology.name, topology.shape, topology.routing
-    )
+    return replace(topology, ranks=topology.ranks[:n_ranks])
 
 
 def _read(path: Path) -> Topology:
