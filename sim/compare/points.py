@@ -1,0 +1,206 @@
+"""The work of a sweep, in pieces that a process pool or another machine can take.
+
+    answers = Runner(executor, progress).answers([Piece(plan, topology, model, sizes, ...)])
+
+A piece is one algorithm at several sizes: its plan is built once for them, where it does not depend
+on the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from dataclasses import dataclass, fields, replace
+from math import nan
+
+from ...errors import ScheduleError, TopologyError
+from ..bind import bind
+from ..compiled import expecting
+from ..cost import Bounds
+from ..model import Model
+from ..replay import simulate
+from ..schedule import Schedule
+from ..spec import Spec
+from ..topology import Topology
+from .contenders import Plan
+
+Progress = Callable[[int, int], None]
+
+# Sizes of one piece: so many that building the plan is little beside simulating it, and so few
+# that a slow algorithm keeps several processes busy.
+SIZES_A_PIECE = 8
+# A plan for more than these is not built before smaller ones have told how large it will be.
+_SURE_RANKS, _SURE_BYTES = 512, 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """An algorithm at some sizes.
+
+    Attributes:
+        plan: The algorithm.
+        topology: The network.
+        model: The model's parameters.
+        sizes: Bytes of the whole data.
+        most_transfers: A plan with more is not simulated.
+        points: Simulations of the whole sweep: whether compiling is worth it depends on them.
+        bounds: Whether to give the lower bounds as well.
+    """
+
+    plan: Plan
+    topology: Topology
+    model: Model
+    sizes: tuple[int, ...]
+    most_transfers: int
+    points: int
+    bounds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What simulating a piece came to.
+
+    Attributes:
+        time_ns: Unrounded time at each size; NaN where there is none.
+        reasons: Why there is none at a size, by the size.
+        n_transfers: Transfers of the plan; 0 if there is none.
+        in_network: Whether switches reduce in it.
+        bounds: Lower bounds at each size, if they were asked for.
+    """
+
+    time_ns: tuple[float, ...]
+    reasons: dict[int, str]
+    n_transfers: int = 0
+    in_network: bool = False
+    bounds: tuple[Bounds, ...] = ()
+
+    @staticmethod
+    def joined(answers: Sequence[Answer]) -> Answer:
+        """Return the answers to the pieces of one plan as one."""
+        return Answer(
+            tuple(time for answer in answers for time in answer.time_ns),
+            {size: why for answer in answers for size, why in answer.reasons.items()},
+            max(answer.n_transfers for answer in answers),
+            any(answer.in_network for answer in answers),
+            tuple(bound for answer in answers for bound in answer.bounds),
+        )
+
+
+def answer_of(piece: Piece) -> Answer:
+    """Return the times of a piece, computed here and now; what goes wrong becomes a reason."""
+    schedule: Schedule | None = None
+    times: list[float] = []
+    reasons: dict[int, str] = {}
+    bounds: list[Bounds] = []
+    parameters = {field.name: getattr(piece.model, field.name) for field in fields(Model)}
+    for size in piece.sizes:
+        try:
+            # A plan for one size alone has its chunks' elements.
+            if schedule is None or schedule.chunk_elements is not None:
+                schedule = _schedule(piece.plan, size, piece.most_transfers)
+            count = replace(piece.plan.spec, size_bytes=size).count()
+            with expecting(len(schedule) * piece.points):
+                bound = bind(schedule, count, piece.plan.spec.dtype)
+                replay = simulate(bound, piece.topology, **parameters)
+        except (ScheduleError, TopologyError) as error:
+            reasons[size] = str(error)
+            times.append(nan)
+            continue
+        times.append(replay.exact_duration_ns)
+        if piece.bounds:
+            bounds.append(replay.bounds)
+    n_transfers, helpers = (0, ()) if schedule is None else (len(schedule), schedule.helpers)
+    return Answer(tuple(times), reasons, n_transfers, bool(helpers), tuple(bounds))
+
+
+def _schedule(plan: Plan, size_bytes: int, most_transfers: int) -> Schedule:
+    """Return the schedule for a size.
+
+    Raises:
+        ScheduleError: There is none, or it has more transfers than that.
+    """
+    schedule, spec = plan.own, replace(plan.spec, size_bytes=size_bytes)
+    n_transfers = projected_transfers(spec) if schedule is None else len(schedule)
+    if schedule is None and n_transfers <= most_transfers:
+        schedule = spec.schedule()
+        n_transfers = len(schedule)
+    if schedule is None or n_transfers > most_transfers:
+        found, limit = _millions(n_transfers), _millions(most_transfers)
+        raise ScheduleError(f"{found} transfers, more than the limit of {limit}")
+    return schedule
+
+
+class Runner:
+    """Computes pieces here or elsewhere, and tells how far it has come.
+
+    Args:
+        executor: Who computes; None for this process, one piece after the other.
+        progress: Called with (simulations done, simulations known of so far).
+    """
+
+    def __init__(self, executor: Executor | None, progress: Progress | None) -> None:
+        self._executor = executor
+        self._progress = progress
+        self._done = self._known = 0
+
+    def answers(self, pieces: Sequence[Piece]) -> list[Answer]:
+        """Return the answer to each piece, in their order."""
+        self._known += sum(len(piece.sizes) for piece in pieces)
+        if self._executor is None:
+            return [self._told(piece, answer_of(piece)) for piece in pieces]
+        submit = self._executor.submit
+        futures: dict[Future[Answer], int] = {
+            submit(answer_of, piece): k for k, piece in enumerate(pieces)
+        }
+        answers = {}
+        try:
+            for future in as_completed(futures):
+                k = futures[future]
+                answers[k] = self._told(pieces[k], future.result())
+        finally:
+            for future in futures:  # after an error or Ctrl-C nobody waits for the others
+                future.cancel()
+        return [answers[k] for k in range(len(pieces))]
+
+    def _told(self, piece: Piece, answer: Answer) -> Answer:
+        self._done += len(piece.sizes)
+        if self._progress is not None:
+            self._progress(self._done, self._known)
+        return answer
+
+
+def projected_transfers(spec: Spec) -> float:
+    """Return about how many transfers a plan of the library will have, without building it.
+
+    From two smaller numbers of ranks, and where the plan depends on the size two smaller sizes, it
+    goes on as it has begun; 0 where the plan is small enough to look, or nobody can tell.
+    """
+    n, size = spec.ranks, spec.size_bytes or 0
+    fewer, smaller = _halvings(n, _SURE_RANKS), _halvings(size, _SURE_BYTES)
+    if not fewer and not smaller:
+        return 0.0
+
+    def shrunk(fewer: int, smaller: int) -> Schedule:
+        unit = n * 16  # so that it divides into elements and blocks
+        near = max((size >> smaller) // unit, 1) * unit if smaller else size
+        return replace(spec, ranks=n >> fewer, size_bytes=near).schedule()
+
+    try:
+        base = shrunk(fewer, smaller)
+        growth = 1.0
+        if fewer:
+            growth *= (len(base) / max(len(shrunk(fewer + 1, smaller)), 1)) ** fewer
+        if smaller and base.chunk_elements is not None:
+            growth *= (len(base) / max(len(shrunk(fewer, smaller + 1)), 1)) ** smaller
+    except ScheduleError:
+        return 0.0
+    return len(base) * growth
+
+
+def _halvings(value: int, limit: int) -> int:
+    """Return how often a number must be halved to come to a power of two or below."""
+    return max(0, max(value - 1, 0).bit_length() - (limit - 1).bit_length())
+
+
+def _millions(n: float) -> str:
+    return f"{n / 1e6:.3g} million" if n >= 1e6 else f"{n:,.0f}"
