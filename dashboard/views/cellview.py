@@ -47,6 +47,14 @@ FORMS = (
     Form(136, 2, 98, 32, 22, 6, 28, 20, 21, 38),
 )
 BARS = Form(130, 1, 24, 58, 0, 0, 44, 20, 22, 39)
+# For slim cards that have height: one cell a row, or several rows of two; a row for the sum.
+TALL = (
+    Form(146, 1, 104, 52, 28, 8, 36, 20, 21, 42),
+    Form(118, 2, 60, 27, 20, 5, 27, 20, 21, 38),
+    Form(156, 3, 60, 27, 20, 5, 27, 20, 21, 38),
+    Form(194, 4, 60, 27, 20, 5, 27, 20, 21, 38),
+)
+BEAM_H = 54.0
 
 
 class Cells:
@@ -89,6 +97,7 @@ class Cells:
         self.index_size = 14.0
         self.tag_size = 22.0
         self.pad = 20.0
+        self.sums_below = False
 
     def _contents(self) -> Iterable[Content]:
         for place in self.story.places:
@@ -127,11 +136,21 @@ class Cells:
                 return font, digits
         return None
 
-    def choose(self, card_w: float) -> float:
-        """Choose how cells look in a card of a width; return the card's height."""
-        self.pad = 20.0 if card_w > 250 else 16.0
+    def choose(self, card_w: float, *, tall: bool = False) -> float:
+        """Choose how cells look in a card of a width; return the card's height.
+
+        Args:
+            card_w: Width of a card.
+            tall: Whether there is height for several rows of cells and for a sum below them.
+        """
+        self.pad = 20.0 if card_w > 250 else 16.0 if card_w > 150 else 12.0
         inner = card_w - 2 * self.pad
-        if self.numbers or self.names:
+        if (self.numbers or self.names) and tall:
+            for form in TALL:
+                if self._choose_form(form, inner):
+                    self.sums_below = form.rows == 1
+                    return form.card_h
+        elif self.numbers or self.names:
             for form in (FORMS[:1] if self.n <= 2 else ()) + FORMS[1:]:
                 if self._choose_form(form, inner):
                     return form.card_h
@@ -146,11 +165,13 @@ class Cells:
     def _choose_form(self, form: Form, inner: float) -> bool:
         """Take a form of card if its numbers are large enough to read; return whether they are."""
         columns = -(-self.most // form.rows)
+        if columns > 2 and form in TALL:
+            return False
         gap = 10.0 if columns <= 4 else 7.0
         widest = (1.4 if self.names else 1.0) * form.cell_w
         w = min((inner - (columns - 1) * gap) / columns, widest)
         chosen = self._font(w, form.font)
-        if chosen is None or (form.rows == 2 and self.most < 4):
+        if chosen is None or (form.rows >= 2 and self.most <= 2 * (form.rows - 1)):
             return False
         font, digits = chosen
         self.rows, self.columns, self.form = form.rows, columns, form
@@ -183,10 +204,11 @@ class Cells:
         edge = edge_h if edge_h is not None else look.edge_h
         self.moving = Look(False, w, h, font, edge, look.edge_air - 1, look.slot_gap, look.digits)
 
-    def token(self, message: Message) -> tuple[list[Shape], float, float]:
-        """Return a message as a picture, and its width and height."""
+    def token(self, message: Message, name: str = "") -> tuple[list[Shape], float, float]:
+        """Return a message as a picture with a name in it, and its width and height."""
         parts = []
-        for piece in message.pieces[:3]:
+        most = 3 if len(message.pieces) == 3 or not name else 2
+        for piece in message.pieces[:most]:
             mark = self.payload_mark(piece.payload)
             parts.append((mark, self.text(piece.payload), piece.payload.who))
         look = self.moving
@@ -196,7 +218,7 @@ class Cells:
             look = Look(False, w, look.h, look.font, look.edge_h, look.edge_air, look.slot_gap,
                         look.digits)  # fmt: skip
         pad = 6.0 if look.h > 30 or look.bars else 5.0
-        return token(look, parts, n=self.n, reduces=self.story.reduces, pad=pad)
+        return token(look, parts, n=self.n, reduces=self.story.reduces, pad=pad, name=name)
 
     def payload_mark(self, content: Content) -> Mark:
         """Return the sign of what a message carries."""
@@ -244,6 +266,9 @@ class Cells:
         for place in self.story.places:
             spot = layout.spots[place.place]
             ref = reel.ref(kind="rank", rank=place.rank, event=place.row)
+            if place.rank is None and not place.cells:
+                self._beam(reel, spot, self.tag(place.rank, place.place))
+                continue
             if framed:
                 reel.rect(spot.x + 0.75, spot.y + 0.75, spot.w - 1.5, spot.h - 1.5, fill="card",
                           stroke="card_edge", width=1.5, radius=self.pad / 2 + 1)  # fmt: skip
@@ -253,6 +278,14 @@ class Cells:
                 self._cell(reel, cell, *self.corner(spot, k, framed))
                 if self.look.bars and framed and self.index_size:
                     self._index(reel, cell, k, spot)
+
+    def _beam(self, reel: Reel, spot: Box, name: str) -> None:
+        """Draw a switch, which combines and copies but keeps nothing."""
+        reel.rect(spot.x + 0.75, spot.y + 0.75, spot.w - 1.5, spot.h - 1.5, fill="cell",
+                  stroke="muted", width=1.5, radius=10)  # fmt: skip
+        size = self._title_size()
+        reel.text(spot.centre[0], spot.centre[1] + 0.36 * size, name, size=size, weight=700,
+                  fill="ink", anchor="middle")  # fmt: skip
 
     def _name(self, reel: Reel, rank: int | None, place: int, spot: Box) -> None:
         size = self._title_size()
@@ -278,6 +311,9 @@ class Cells:
         """Return x, baseline, largest size and anchor of a sum `em` wide, beside a rank's name."""
         size = self._title_size()
         name = text_width(words.rank(7, 7), size, 700)
+        if self.framed and self.sums_below:
+            room = spot.w - 12
+            return spot.centre[0], spot.bottom - 14, min(20.0, room / em), "middle"
         if self.framed:
             y = spot.y + self.form.title_y
             room = spot.w - 2 * self.pad - 0.72 * size - 9 - name - 12

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -46,6 +46,18 @@ class Box(NamedTuple):
         return self.x + self.w / 2, self.y + self.h / 2
 
 
+class Way(NamedTuple):
+    """The way of one message.
+
+    Attributes:
+        points: Its corners, from the sender's edge to the receiver's.
+        span: When it is travelled, as shares of the message's flight.
+    """
+
+    points: tuple[Point, ...]
+    span: tuple[float, float] = (0.0, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where things are.
@@ -53,10 +65,13 @@ class Layout:
     Attributes:
         spots: A box a place: the card, or in a tree the block of cells.
         routes: Points of the way of each link (src, dst), from edge to edge.
+        ways: Where each message has a way of its own, that by the message's number; such a way
+            shows only in its step.
     """
 
     spots: tuple[Box, ...]
     routes: dict[tuple[int, int], tuple[Point, ...]]
+    ways: dict[int, Way] = field(default_factory=dict)
 
 
 def columns_of(n: int) -> int:

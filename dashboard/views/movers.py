@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,7 @@ from . import words
 from .cellview import Cells
 from .layout import AIR, Layout, Point, along, lengths
 from .metrics import text_width
-from .tiles import Shape, arrowhead, put
+from .tiles import Shape, arrowhead, patch, put
 
 # Begin, end and time of a straight piece of a way, and whether the motion is eased.
 Leg = tuple[Point, Point, Span, bool]
@@ -42,6 +42,10 @@ class Pen:
     idle: str = "link"
 
 
+# Smallest text of a sum.
+SMALLEST = 14.0
+# So many messages of one step go side by side on one way; more are one bundle.
+MOST_BESIDE = 2
 # Weight and ink of signs, operands and the result.
 _STRENGTHS = ((500, "muted"), (500, "text"), (800, "ink"))
 
@@ -55,6 +59,7 @@ class Movers:
         lifts: Whether a message lifts out of its cell, as in a tree, where rows are near.
         pen: Sizes of lines.
         dashed: Ways that are drawn dashed.
+        dots: Messages that are drawn as dots.
     """
 
     def __init__(
@@ -65,17 +70,20 @@ class Movers:
         lifts: bool,
         pen: Pen | None = None,
         dashed: frozenset[tuple[int, int]] = frozenset(),
+        dots: frozenset[int] = frozenset(),
     ) -> None:
         self.view = view
         self.pen = pen or Pen()
         slots = {cell.slot for place in view.story.places for cell in place.cells}
         # Where there is only one chunk, its name tells nothing.
         self.labels = view.look.bars and len(slots) > 1
+        self.dots = dots
         self.trail: dict[str, Any] = {"stroke": "ink", "width": self.pen.trail}
         self.dashed = dashed
         self.layout = layout
         self.lifts = lifts
-        self.beside = set() if lifts else self._second()
+        self.bundles = _bundles(view.story)
+        self.beside = set() if lifts or layout.ways else self._second()
 
     def _second(self) -> set[int]:
         """Return the messages that set out while another one is on their way: they go beside it."""
@@ -84,6 +92,8 @@ class Movers:
         flights = sorted((f, k) for k, f in enumerate(self.view.pace.flights))
         for (start, end), k in flights:
             message = self.view.story.messages[k]
+            if k not in self.bundles:
+                continue
             way = (message.src, message.dst)
             until, other = busy.get(way, (start, k))
             if start < until and other not in second:
@@ -93,16 +103,18 @@ class Movers:
 
     def draw(self, reel: Reel) -> None:
         """Draw all ways, messages and sums."""
-        for link in self.view.story.links():
-            self._way(reel, *link)
-        told: set[tuple[int, int]] = set()
-        for number, message in enumerate(self.view.story.messages):
-            if message.local:
-                continue
-            self._message(reel, number, message)
-            if message.reduces and (message.dst, message.step) not in told:
-                told.add((message.dst, message.step))
-                self._sum(reel, number, message)
+        if self.layout.ways:
+            self._step_ways(reel)
+        else:
+            for link in self.view.story.links():
+                self._way(reel, *link)
+        for number, message in self.bundles.items():
+            if number in self.dots:
+                self._dot(reel, number, message)
+            else:
+                self._message(reel, number, message)
+        for numbers in _sums(self.view.story).values():
+            self._sum(reel, numbers)
 
     def _spans(self, src: int, dst: int) -> list[Span]:
         """Return when a way is busy."""
@@ -120,20 +132,49 @@ class Movers:
         return (at, FOREVER) if copies else (-FOREVER, at)
 
     def _way(self, reel: Reel, src: int, dst: int) -> None:
+        """Draw the way of a link, all the time or while it is used in this direction."""
+        dash = (6.0, 4.0) if (src, dst) in self.dashed else ()
+        points, shown = self.layout.routes[src, dst], self._shown(src, dst)
+        self._arrow(reel, points, shown, self._spans(src, dst), dash)
+
+    def _step_ways(self, reel: Reel) -> None:
+        """Draw each message's own way while its step is on; those of the first from the start."""
+        steps = self.view.pace.steps
+        for number, way in self.layout.ways.items():
+            if number in self.dots or number not in self.bundles:
+                continue
+            step = self.view.story.messages[number].step
+            shown = (steps[step][0] if step else -FOREVER, steps[step][1])
+            self._arrow(reel, way.points, shown, [self._flight(number)], ())
+
+    def _flight(self, number: int) -> Span:
+        """Return when a message flies: in all of its time, or in the share that its way says."""
+        start, end = self.view.pace.flights[number]
+        way = self.layout.ways.get(number)
+        early, late = way.span if way is not None else (0.0, 1.0)
+        return start + early * (end - start), start + late * (end - start)
+
+    def _arrow(
+        self,
+        reel: Reel,
+        points: Sequence[Point],
+        shown: Span,
+        spans: Sequence[Span],
+        dash: tuple[float, ...],
+    ) -> None:
         """Draw a way in grey, with a head that turns to ink while something is on it."""
-        points = self.layout.routes[src, dst]
-        since, until = self._shown(src, dst)
+        since, until = shown
         shaft = along(points, 0, self.pen.head * 0.7)
         always = since <= -FOREVER and until >= FOREVER
-        during = None if always else (since, until)
+        during = None if always else shown
         for a, b in pairwise(shaft):
             reel.line(*a, *b, stroke=self.pen.idle, width=self.pen.link, z=-2, during=during,
-                      dash=(6, 4) if (src, dst) in self.dashed else ())  # fmt: skip
+                      dash=dash)  # fmt: skip
         (ax, ay), (bx, by) = points[-2], points[-1]
         length = math.hypot(bx - ax, by - ay) or 1.0
         way = ((bx - ax) / length, (by - ay) / length)
         times = [since]
-        for start, end in self._spans(src, dst):
+        for start, end in spans:
             put(reel, [self._head(way, self.pen.idle)], bx, by, during=(times[-1], start), z=-1)
             put(reel, [self._head(way, "ink")], bx, by, during=(start, end), z=-1)
             times.append(end)
@@ -143,9 +184,16 @@ class Movers:
         long = self.pen.head
         return arrowhead(*way, ink, long=long, wide=long * 16 / 15)
 
-    def _ends(self, message: Message, w: float, h: float) -> tuple[Point, ...]:
+    def _points(self, number: int) -> tuple[Point, ...]:
+        """Return the corners of a message's way, from edge to edge."""
+        if number in self.layout.ways:
+            return self.layout.ways[number].points
+        message = self.view.story.messages[number]
+        return self.layout.routes[message.src, message.dst]
+
+    def _ends(self, number: int, message: Message, w: float, h: float) -> tuple[Point, ...]:
         """Return the way of a message's middle: from the sender's edge to before the arrowhead."""
-        points = self.layout.routes[message.src, message.dst]
+        points = self._points(number)
         first, last = _reach(points[0], points[1], w, h), _reach(points[-2], points[-1], w, h)
         way = along(points, 0 if self.lifts else first, last + self.pen.head + 3)
         if self.lifts:
@@ -174,9 +222,13 @@ class Movers:
 
     def _message(self, reel: Reel, number: int, message: Message) -> None:
         """Draw a message on its way: its cell in an ink frame, a trail behind it."""
-        start, end = self.view.pace.flights[number]
-        shapes, w, h = self.view.token(message)
-        way = self._ends(message, w, h)
+        start, end = self._flight(number)
+        name = ""
+        if self.layout.ways:
+            many = len(message.pieces) > 3
+            name = words.chunk(message, brief=True) if self.labels else words.MORE if many else ""
+        shapes, w, h = self.view.token(message, name)
+        way = self._ends(number, message, w, h)
         is_beside = number in self.beside
         if is_beside:
             way = self._aside(message, way, (w, h))
@@ -186,13 +238,14 @@ class Movers:
             way = (way[0], _between(way[0], way[-1], 0.5))
             over = start + min(1.0, (end - start) / 2)
         ref = reel.ref(**words.message_ref(self.view.story, message))
-        tail = self.layout.routes[message.src, message.dst][0]
+        tail = self._points(number)[0]
+        labels = self.labels and not self.layout.ways
         lifts = self.lifts and len(way) > 2
         for k, (begin, goal, span) in enumerate(_legs(way, (start, over), lifts)):
             lifting = lifts and k == 0
             leg = (begin, goal, span, len(way) == 2)
             self._leg(reel, shapes, (w, h), leg, None if lifting or is_beside else tail, ref)
-            if self.labels:
+            if labels:
                 self._label(reel, message, (w, h), leg, is_beside)
             if not lifting and not is_beside:
                 during = (span[1], end)
@@ -201,8 +254,15 @@ class Movers:
         if over < end:
             leg = (way[-1], way[-1], (over, end), False)
             self._leg(reel, shapes, (w, h), leg, None, ref)
-            if self.labels:
+            if labels:
                 self._label(reel, message, (w, h), leg, is_beside)
+
+    def _dot(self, reel: Reel, number: int, message: Message) -> None:
+        """Draw a message that is not to be read: a dot in its sender's colour."""
+        way = along(self._points(number), 6, 8)
+        for (ax, ay), (bx, by), span in _legs(way, self._flight(number), lifts=False):
+            put(reel, [patch(-6, -6, 12, 12, message.src, radius=6)], ax, ay, to=(bx, by),
+                during=span, ease=False, z=1)  # fmt: skip
 
     def _leg(
         self,
@@ -250,29 +310,67 @@ class Movers:
         reel.text(ax + shift, ay + down, text, to=(bx + shift, by + down),
                   anchor="start" if right else "end", **style)  # fmt: skip
 
-    def _sum(self, reel: Reel, number: int, message: Message) -> None:
-        """Write arriving + own = result, from 40 % of the flight until the step is over."""
+    def _sum(self, reel: Reel, numbers: Sequence[int]) -> None:
+        """Write arriving + own = result, from 40 % of the flight until the step is over.
+
+        Args:
+            reel: Where to draw.
+            numbers: Messages that arrive at one slot in one step, in order.
+        """
         view = self.view
-        piece = message.pieces[0]
-        if not view.numbers or not (piece.payload.values and piece.before.values):
+        messages = [view.story.messages[number] for number in numbers]
+        pieces = [message.pieces[0] for message in messages]
+        operands = [*(piece.payload for piece in pieces[::-1]), pieces[0].before]
+        if not view.numbers or not all(content.values for content in operands):
             return
-        start, end = view.pace.flights[number]
-        during = (start + 0.4 * (end - start), view.pace.steps[message.step][1])
-        spot = self.layout.spots[message.dst]
-        for digits in (view.look.digits, 4, 3):
-            texts = [view.text(c, digits) for c in (piece.payload, piece.before, piece.after)]
-            pieces = words.total(view.story.op, texts[:2], texts[2])
-            em = sum(width for _, width, _ in pieces)
+        start, end = view.pace.flights[numbers[0]]
+        during = (start + 0.4 * (end - start), view.pace.steps[messages[0].step][1])
+        spot = self.layout.spots[messages[0].dst]
+        for digits, most in ((view.look.digits, 8), (4, 8), (4, 2), (3, 2)):
+            texts = [view.text(content, digits) for content in (*operands, pieces[-1].after)]
+            sum_ = words.total(view.story.op, words.shortened(texts[:-1], most), texts[-1])
+            em = sum(width for _, width, _ in sum_)
             x, y, size, anchor = view.sum_place(spot, em)
             if size >= 18:
                 break
-        size = max(size, 14.0)
-        left = x - em * size if anchor == "end" else x
-        for text, width, strong in pieces:
+        if size < SMALLEST:
+            return
+        left = x - em * size * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+        for text, width, strong in sum_:
             weight, ink = _STRENGTHS[strong]
             reel.text(left + width * size / 2, y, text, font="mono", size=size, anchor="middle",
                       during=during, weight=weight, fill=ink)  # fmt: skip
             left += width * size
+
+
+def _bundles(story: Story) -> dict[int, Message]:
+    """Return the messages to draw: many that one rank sends another in one step are one."""
+    together: dict[tuple[int, int, int], list[int]] = {}
+    for number, message in enumerate(story.messages):
+        if not message.local:
+            together.setdefault((message.step, message.src, message.dst), []).append(number)
+    found = {}
+    for numbers in together.values():
+        if len(numbers) > MOST_BESIDE:
+            pieces = [piece for m in numbers for piece in story.messages[m].pieces]
+            numbers = [numbers[0]]
+            found[numbers[0]] = replace(story.messages[numbers[0]], pieces=tuple(pieces))
+        else:
+            found |= {m: story.messages[m] for m in numbers}
+    return dict(sorted(found.items()))
+
+
+def _sums(story: Story) -> dict[tuple[int, int], list[int]]:
+    """Return the messages that make the first sum of a rank in a step, by rank and step."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for number, message in enumerate(story.messages):
+        if message.local or not message.reduces:
+            continue
+        numbers = found.setdefault((message.dst, message.step), [])
+        slot = message.pieces[0].dst_slot
+        if not numbers or story.messages[numbers[0]].pieces[0].dst_slot == slot:
+            numbers.append(number)
+    return found
 
 
 def _legs(way: Sequence[Point], span: Span, lifts: bool) -> Iterator[tuple[Point, Point, Span]]:

@@ -10,8 +10,10 @@ from ..film import FOREVER, Film
 from ..reel import Reel
 from ..story import Story
 from . import frame, sentences, words
-from .cellview import Cells
+from .cellview import BEAM_H, Cells
 from .frame import STAGE
+from .lanes import Lanes, far, row_of
+from .lanes import dots as dots_of
 from .layout import Box, Family, Layout, columns_of, family, ring, tree
 from .legend import column as legend_column
 from .legend import row as legend_row
@@ -34,11 +36,20 @@ def build(story: Story) -> Film:
     frame.ground(reel)
     view = Cells(story, pace)
     found = family(story)
-    layout = _tree(view, found) if found is not None else _ring(view)
+    if found is not None and found.root >= story.n:
+        found = None  # a tree around a switch is a beam and what hangs on it
+    dots: frozenset[int] = frozenset()
+    if found is not None:
+        layout = _tree(view, found)
+    elif story.n > 2 and far(story):
+        dots = dots_of(story)
+        layout = _row(view, dots)
+    else:
+        layout = _ring(view)
     told = _words(reel, story, pace, numbers=view.numbers or view.names)
     frame.plate(reel, "stage", *STAGE)
     view.draw(reel, layout, framed=found is None)
-    Movers(view, layout, lifts=found is not None).draw(reel)
+    Movers(view, layout, lifts=found is not None, dots=dots).draw(reel)
     reel.panel("legend", STAGE[0], STAGE[1] + 440, STAGE[2], 48)
     (legend_row if found is None else legend_column)(reel, view)
     _bar(reel, story, pace)
@@ -54,6 +65,23 @@ def _ring(view: Cells) -> Layout:
     links = view.story.links()
     helpers = sum(place.rank is None for place in view.story.places)
     return ring(view.n, INNER, card_w, card_h, links, helpers=helpers, apart=apart)
+
+
+def _row(view: Cells, dots: frozenset[int]) -> Layout:
+    """Return cards side by side, below their switches if there are some, and lanes around them."""
+    story = view.story
+    helpers = [place for place in story.places if place.rank is None]
+    spots = row_of([view.n], INNER, 0.0)
+    card_h = view.choose(spots[0].w, tall=True)
+    y = INNER.bottom - card_h if helpers else INNER.y + (INNER.h - card_h) / 2
+    spots = [Box(spot.x, y, spot.w, card_h) for spot in spots]
+    wide = INNER.w / max(len(helpers), 1)
+    spots += [
+        Box(INNER.x + k * wide, INNER.y, wide - (16 if k < len(helpers) - 1 else 0), BEAM_H)
+        for k in range(len(helpers))
+    ]
+    lanes = Lanes(story, spots, INNER, token_h=view.token_h, beside=dots)
+    return Layout(tuple(spots), {}, lanes.ways())
 
 
 def _tree(view: Cells, found: Family) -> Layout:

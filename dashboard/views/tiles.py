@@ -16,9 +16,12 @@ from typing import Any
 from ..reel import Reel, Span
 from ..story import Mark
 from ..theme import N_RAMP, edge, hue, ink_edge
+from .metrics import text_width
 
 # A bar has a stripe a rank up to so many ranks.
 MOST_STRIPES = 16
+# Size of the name inside a token.
+NAME_SIZE = 18.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,7 @@ def token(
     n: int,
     reduces: bool,
     pad: float = 6.0,
+    name: str = "",
 ) -> tuple[list[Shape], float, float]:
     """Return a cell on its way, in an ink frame, and its width and height.
 
@@ -267,15 +271,21 @@ def token(
         n: Number of ranks.
         reduces: Whether the ranks' parts are combined.
         pad: Air between the frame and the cell.
+        name: What is written beside the cells, inside the frame.
     """
     gap = 5.0
-    w = len(parts) * look.w + (len(parts) - 1) * gap + 2 * pad
+    cells_w = len(parts) * look.w + (len(parts) - 1) * gap + pad
+    w = cells_w + pad + (text_width(name, NAME_SIZE, 600) + 4 if name else 0.0)
     h = look.full_h + 2 * pad
     style = {"fill": "card", "stroke": "ink", "width": 2.5, "radius": 11 if not look.bars else 9}
     shapes = [Shape("rect", (0, 0, w, h), style)]
     for k, (mark, text, who) in enumerate(parts):
         inside = tile(look, mark, text, who, n=n, reduces=reduces)
         shapes += [_shifted(shape, pad + k * (look.w + gap), pad) for shape in inside]
+    if name:
+        text = {"size": NAME_SIZE, "weight": 600, "fill": "ink"}
+        y = h / 2 + 0.36 * NAME_SIZE
+        shapes.append(Shape("text", (cells_w + 5, y), text, name, z=1))
     return shapes, w, h
 
 

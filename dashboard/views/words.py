@@ -24,6 +24,8 @@ LEGEND = {
     Mark.UNKNOWN: "not known whose",
 }
 ARRIVING = "arriving"
+MORE = "…"
+OTHERS = "others’ messages"
 NOT_RECORDED = ("what happens inside", "was not recorded")
 ROUTE_NOT_RECORDED = ("the route was", "not recorded")
 HOW = "How could this be done?"
@@ -90,8 +92,8 @@ def badge(story: Story) -> str:
 
 
 def rank(number: int | None, place: int) -> str:
-    """Return the name of a place: Rank 3, or Switch 1 for a helper."""
-    return f"Rank {place}" if number is None else f"Rank {number}"
+    """Return the name of a place: Rank 3, or Switch for a helper."""
+    return "Switch" if number is None else f"Rank {number}"
 
 
 def tag(number: int | None, place: int) -> str:
@@ -186,6 +188,16 @@ def total(op: str | None, operands: Sequence[str], result: str) -> list[tuple[st
     return [*pieces, _piece("=", 0), _piece(result, 2)]
 
 
+def shortened(operands: Sequence[str], most: int) -> list[str]:
+    """Return the operands of a sum, those in the middle left out where there are too many.
+
+    Example:
+        >>> shortened(["5", "4", "3", "2", "1"], 2)
+        ['5', '…', '1']
+    """
+    return list(operands) if len(operands) <= most else [operands[0], "…", operands[-1]]
+
+
 def _piece(text: str, strength: int) -> tuple[str, float, int]:
     air = MONO_EM if strength == 0 else 0.0
     return text, MONO_EM * len(text) + air, strength
@@ -199,10 +211,13 @@ def operator(story: Story) -> str:
 
 
 def chunk(message: Message, *, brief: bool = False) -> str:
-    """Return the name of what a message carries: chunk 5, or c5."""
+    """Return the name of what a message carries: chunk 5 or c5, 4 chunks or c4–7, else ×4."""
     if len(message.pieces) > 1:
-        first, last = message.pieces[0].dst_slot, message.pieces[-1].dst_slot
-        return f"c{first}–{last}" if brief else f"{len(message.pieces)} chunks"
+        slots = [piece.dst_slot for piece in message.pieces]
+        first, last = slots[0], slots[-1]
+        if brief and slots != list(range(first, last + 1)):
+            return f"×{len(slots)}"
+        return f"c{first}–{last}" if brief else f"{len(slots)} chunks"
     piece = message.pieces[0]
     number = piece.dst_slot if piece.payload.chunk is None else piece.payload.chunk
     return f"c{number}" if brief else f"chunk {number}"
