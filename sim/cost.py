@@ -9,7 +9,7 @@ a path (two links on a star), B the rate of a link.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import networkx as nx
@@ -137,7 +137,15 @@ def bounds(replay: Replay) -> Bounds:
         replay.topology, helpers=needs.in_network, message_ns=replay.costs.message_ns
     )
     alone = max(rank_cuts(border, needs), key=lambda cut: cut.time_ns, default=None)
-    return Bounds(latency_ns, alone, hardest_cut(border, needs))
+    saved_ns = replay.costs.burst_bytes * 1e9 / float(border.rate_Bps.min(initial=np.inf))
+    return Bounds(
+        latency_ns, _sooner(alone, saved_ns), _sooner(hardest_cut(border, needs), saved_ns)
+    )
+
+
+def _sooner(cut: Cut | None, saved_ns: float) -> Cut | None:
+    """Return a cut whose links have saved up so much time of theirs before."""
+    return cut and replace(cut, latency_ns=cut.latency_ns - saved_ns)
 
 
 def lower_bound_ns(replay: Replay) -> int:

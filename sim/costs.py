@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import ChunkscopeError, TopologyError
 
 
-COSTS = ("message_ns", "header_bytes", "rendezvous_bytes", "reduce_Bps")
+COSTS = ("message_ns", "header_bytes", "rendezvous_bytes", "reduce_Bps", "burst_bytes")
 
 
 def check_cost(name: str, value: Any, error: type[ChunkscopeError]) -> None:
@@ -62,12 +62,15 @@ class Costs:
         rendezvous_bytes: From so many bytes of data on, a message waits for the receiver's notice
             that it is ready, which takes the latency of the way back; infinite for never.
         reduce_Bps: Bytes a second that a place reduces or copies; infinite for no cost.
+        burst_bytes: Bytes that a link saves up while it is idle and then passes at once, as the
+            token bucket does that shapes it.
     """
 
     message_ns: float = 0.0
     header_bytes: float = 0.0
     rendezvous_bytes: float = inf
     reduce_Bps: float = inf
+    burst_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         for name in COSTS:

@@ -19,8 +19,8 @@ from .topology import Topology
 class Model:
     """Parameters of the step model.
 
-    What belongs to the machine (`reduce_Bps`, `message_ns`, `header_bytes`, `rendezvous_bytes`, see
-    `Costs`) is taken from the topology where it is None here.
+    What belongs to the machine (`reduce_Bps`, `message_ns`, `header_bytes`, `rendezvous_bytes`,
+    `burst_bytes`, see `Costs`) is taken from the topology where it is None here.
 
     Attributes:
         policy: When a message may start: dataflow, rank_step or lockstep.
@@ -30,6 +30,7 @@ class Model:
         header_bytes: Bytes that each message carries besides its data.
         delay_ns: How much later than the others a rank arrives, by rank.
         rendezvous_bytes: From so many bytes on, a message waits for the receiver's notice.
+        burst_bytes: Bytes that a link saves up while it is idle and then passes at once.
     """
 
     policy: Policy = "dataflow"
@@ -39,6 +40,7 @@ class Model:
     header_bytes: float | None = None
     delay_ns: Mapping[int, float] = field(default_factory=dict)
     rendezvous_bytes: float | None = None
+    burst_bytes: float | None = None
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:

@@ -72,6 +72,7 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
         path_links=paths.links,
         link_rate=routes.links.rate,
         size_bytes=size,
+        burst_bytes=float(costs.burst_bytes),
     )
     return Work(schedule, model.policy, program, paths, routes.links)
 
