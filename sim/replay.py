@@ -12,9 +12,10 @@ policy; see `order`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from ..errors import ScheduleError
 from ..traces.trace import JSON, Trace
 from ..units import format_bytes, format_ns
+from .activity import Activity, activity
 from .bind import BoundSchedule
 from .collectives import busbw_factor
 from .cost import Bounds, bounds
@@ -171,6 +173,11 @@ class Replay:
         The first begins at 0, each further one when the one before lets it go.
         """
         return critical_chain(self._work, self.times)
+
+    @cached_property
+    def activity(self) -> Activity:
+        """What each rank did all the time, and for whom it waited."""
+        return activity(self)
 
     @property
     def critical_path(self) -> tuple[int, ...]:
