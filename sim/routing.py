@@ -6,38 +6,44 @@ routes.between(0, 2)        # numbers of the links from place 0 to place 2
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import networkx as nx
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import TopologyError
-from .compiled import allocates, kernel, run
+from .grid_paths import grid_of, grid_paths
+from .shortest import Floats, Found, Int32s, Ints, shortest_paths, twins_together, ways_of
 from .topology import Link, Routing, Topology
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Int32s = npt.NDArray[np.int32]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Links:
     """The directed links of a topology in columns.
 
     Attributes:
-        ends: Names of the nodes that each link leads from and to.
+        nodes: Names of the nodes.
+        tails, heads: Nodes that each link leads from and to, (links,) each.
         rate: Bytes a nanosecond, shape (links,).
         latency_ns: Shape (links,).
     """
 
-    ends: tuple[tuple[str, str], ...]
+    nodes: tuple[str, ...]
+    tails: Ints
+    heads: Ints
     rate: Floats
     latency_ns: Floats
+
+    @cached_property
+    def ends(self) -> tuple[tuple[str, str], ...]:
+        """Names of the nodes that each link leads from and to."""
+        tails, heads = self.tails.tolist(), self.heads.tolist()
+        return tuple((self.nodes[a], self.nodes[b]) for a, b in zip(tails, heads, strict=True))
 
 
 class Paths(NamedTuple):
@@ -58,44 +64,6 @@ class Paths(NamedTuple):
     rate: Floats
 
 
-class _Ways(NamedTuple):
-    """The links of a graph as a kernel takes them.
-
-    Attributes:
-        first: Where each node's links begin, and the end of the last, (nodes + 1,).
-        heads, tails: Nodes that each link leads to and from, (links,) each.
-        into, into_first: Links that lead to each node, and where they begin, (nodes + 1,).
-        latency_ns: Latency of each link, (links,).
-        alike: Whether all latencies are equal.
-        ecmp: Whether a hash of both ends chooses among the shortest paths.
-    """
-
-    first: Ints
-    heads: Ints
-    tails: Ints
-    into: Ints
-    into_first: Ints
-    latency_ns: Floats
-    alike: bool
-    ecmp: bool
-
-
-class _Grid(NamedTuple):
-    """A grid as a kernel takes it.
-
-    Attributes:
-        dims: Sizes of its dimensions, the fastest first.
-        wraps: Whether its ends are linked.
-        up, down: Link from each node to the next and the one before in each dimension, -1 for none,
-            (nodes, dimensions) each.
-    """
-
-    dims: Ints
-    wraps: bool
-    up: Ints
-    down: Ints
-
-
 class Routes:
     """Paths between places, by the topology's `routing`.
 
@@ -114,40 +82,25 @@ class Routes:
     """
 
     def __init__(self, topology: Topology, helpers: Sequence[str] = ()) -> None:
-        names = list(topology.graph)
+        self.links = links = _links(topology.graph)
         self._graph = topology.graph
-        self._names = names
-        self._index = {name: k for k, name in enumerate(names)}
+        index = {name: k for k, name in enumerate(links.nodes)}
         for helper in helpers:
-            if helper not in self._index:
+            if helper not in index:
                 raise TopologyError(
                     f"helper {helper!r} of the schedule is no node of {topology}; take a topology "
                     "with such a node, as star has one named 'switch'"
                 )
         self._n_ranks = topology.n_ranks
-        self._node = [self._index[name] for name in (*topology.ranks, *helpers)]
-        edges = sorted(
-            (self._index[a], self._index[b], about["bandwidth_Bps"], about["latency_ns"])
-            for a, b, about in topology.graph.edges(data=True)
+        self._node = np.array([index[name] for name in (*topology.ranks, *helpers)], np.int64)
+        is_ecmp = topology.routing is Routing.ECMP
+        n_nodes = len(links.nodes)
+        self._ways = ways_of(
+            links.tails, links.heads, links.latency_ns, links.rate, n_nodes, is_ecmp
         )
-        self.links = Links(
-            ends=tuple((names[a], names[b]) for a, b, _, _ in edges),
-            rate=np.array([edge[2] for edge in edges], np.float64) / 1e9,
-            latency_ns=np.array([edge[3] for edge in edges], np.float64),
-        )
-        tails = np.array([edge[0] for edge in edges], np.int64)
-        heads = np.array([edge[1] for edge in edges], np.int64)
-        self._ways = _Ways(
-            first=_bounds(tails, len(names)),
-            heads=heads,
-            tails=tails,
-            into=np.argsort(heads, kind="stable"),
-            into_first=_bounds(heads, len(names)),
-            latency_ns=self.links.latency_ns,
-            alike=len(set(self.links.latency_ns.tolist())) == 1,
-            ecmp=topology.routing is Routing.ECMP,
-        )
-        self._grid = _grid(topology, self._index, edges)
+        dims = topology.dims
+        is_grid = topology.routing is Routing.GRID and n_nodes == math.prod(dims)
+        self._grid = grid_of(dims, topology.shape == "torus", self._ways) if is_grid else None
         self._found: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def between(self, src: int, dst: int) -> tuple[int, ...]:
@@ -160,9 +113,9 @@ class Routes:
         """
         if (src, dst) not in self._found:  # all paths from there take no longer than one
             every = np.arange(len(self._node))
-            starts, links, _ = self._walk(np.full_like(every, src), every)
-            for peer, (low, high) in enumerate(pairwise(starts.tolist())):
-                self._found[src, peer] = tuple(links[low:high].tolist())
+            found = self._walk(np.full_like(every, src), every)
+            for peer, (low, high) in enumerate(pairwise(found.starts.tolist())):
+                self._found[src, peer] = tuple(found.links[low:high].tolist())
         path = self._found[src, dst]
         if not path and self._node[src] != self._node[dst]:
             raise self._no_path(src, dst)
@@ -192,29 +145,29 @@ class Routes:
         Raises:
             TopologyError: No path leads from one of them to the other.
         """
-        n_places = len(self._node)
-        pairs, which = _distinct(src.astype(np.int64) * n_places + dst, n_places * n_places)
-        starts, links, lost = self._walk(pairs // n_places, pairs % n_places)
-        if lost >= 0:
-            raise self._no_path(*divmod(int(pairs[lost]), n_places))
-        pair = np.repeat(np.arange(len(pairs)), np.diff(starts))
-        rate = np.full(len(pairs), np.inf)
-        np.minimum.at(rate, pair, self.links.rate[links])
-        latency = np.zeros(len(pairs))
-        np.add.at(latency, pair, self.links.latency_ns[links])
-        return Paths(which, starts, links, latency, rate)
+        order, n_places = self._twins_together, len(self._node)
+        turn = np.empty_like(order)
+        turn[order] = np.arange(n_places)
+        pairs, which = _distinct(turn[src] * n_places + dst, n_places * n_places)
+        at, target = np.divmod(pairs, n_places)
+        source = order[at]
+        found = self._walk(source, target)
+        if np.isinf(found.rate).any():
+            lost = np.isinf(found.rate) & (self._node[source] != self._node[target])
+            if lost.any():
+                raise self._no_path(int(source[lost][0]), int(target[lost][0]))
+        return Paths(which, found.starts, found.links, found.latency_ns, found.rate)
 
-    def _walk(self, src: Ints, dst: Ints) -> tuple[Ints, Ints, int]:
-        """Return the links of several paths, `src` rising, where each begins, and one that is lost.
+    @cached_property
+    def _twins_together(self) -> Ints:
+        return twins_together(self._ways, self._node)
 
-        A path is lost, -1 for none, where there is no way; it has no links.
-        """
-        nodes = np.array(self._node, np.int64)
+    def _walk(self, src: Ints, dst: Ints) -> Found:
+        """Return the paths of pairs of places; those from one place follow each other."""
+        a, b = self._node[src], self._node[dst]
         if self._grid is not None:
-            return run(_cross, len(src))(self._grid, nodes[src], nodes[dst])
-        n_sources = 1 + int(np.count_nonzero(np.diff(src)))
-        walk = run(_walk, n_sources * len(self._names) + len(src))
-        return walk(self._ways, nodes[src], nodes[dst])
+            return grid_paths(self._grid, self._ways, a, b)
+        return shortest_paths(self._ways, a, b)
 
     def _no_path(self, src: int, dst: int) -> TopologyError:
         return TopologyError(
@@ -223,7 +176,7 @@ class Routes:
         )
 
     def _label(self, place: int) -> str:
-        name = self._names[self._node[place]]
+        name = self.links.nodes[self._node[place]]
         return f"rank {place} ({name})" if place < self._n_ranks else f"helper {name}"
 
 
@@ -238,192 +191,18 @@ def _distinct(keys: Ints, limit: int) -> tuple[Ints, Int32s]:
     return np.flatnonzero(occurs), number[keys]
 
 
-def _bounds(nodes: Ints, n: int) -> Ints:
-    """Return where the links of each node begin if they are sorted by node, (nodes + 1,)."""
-    return np.append(0, np.cumsum(np.bincount(nodes, minlength=n)))
-
-
-def _grid(topology: Topology, index: dict[str, int], edges: list[Any]) -> _Grid | None:
-    """Return the grid that a topology is; None if it is none, or if a link is missing."""
-    dims = topology.dims
-    if topology.routing is not Routing.GRID or len(index) != math.prod(dims):
-        return None
-    wraps = topology.shape == "torus"
-    number = {(a, b): link for link, (a, b, _, _) in enumerate(edges)}
-    up, down = np.full((2, len(index), len(dims)), -1)
-    below = 1
-    for k, size in enumerate(dims):
-        for node in range(len(index)):
-            at = node // below % size
-            for table, step in ((up, 1), (down, -1)):
-                if wraps or 0 <= at + step < size:
-                    peer = node + ((at + step) % size - at) * below
-                    table[node, k] = number.get((node, peer), -1)
-                    if peer != node and table[node, k] < 0:
-                        return None
-        below *= size
-    return _Grid(np.array(dims), wraps, up, down)
-
-
-@kernel
-@allocates
-def _cross(grid: _Grid, src: Ints, dst: Ints) -> tuple[Ints, Ints, int]:
-    """Return where the path of each pair begins, the links of all, and -1: none is lost.
-
-    One dimension after the other, the fastest first; on a torus the shorter way around, and up
-    where both are as long, but down from the upper half to the lower as SimGrid has it.
-    """
-    n_dims = len(grid.dims)
-    starts = np.zeros(len(src) + 1, np.int64)
-    most = 0
-    for size in grid.dims:
-        most += size
-    links = np.empty(len(src) * most, np.int64)
-    end = 0
-    for pair in range(len(src)):
-        node, below = src[pair], 1
-        for k in range(n_dims):
-            size = grid.dims[k]
-            at, to = node // below % size, dst[pair] // below % size
-            half = size // 2
-            if grid.wraps:
-                goes_up = at < to <= at + half or (at > half and to <= (at + half) % size)
-            else:
-                goes_up = at < to
-            while at != to:
-                links[end] = grid.up[node, k] if goes_up else grid.down[node, k]
-                end += 1
-                after = (at + 1 if goes_up else at - 1) % size
-                node += (after - at) * below
-                at = after
-            below *= size
-        starts[pair + 1] = end
-    return starts, links[:end].copy(), -1
-
-
-@kernel
-@allocates
-def _walk(ways: _Ways, src: Ints, dst: Ints) -> tuple[Ints, Ints, int]:
-    """Return where the path of each pair of nodes begins, the links of all, and a pair without one.
-
-    Args:
-        ways: The links.
-        src, dst: Nodes, src rising, (pairs,) each.
-    """
-    n = len(ways.first) - 1
-    link_before, hops, level = np.empty((3, n), np.int32)
-    best = np.zeros(n)
-    starts = np.zeros(len(src) + 1, np.int64)
-    links = np.empty(4 * len(src) + 16, np.int64)
-    lost, root = -1, -1
-    for pair in range(len(src)):
-        if src[pair] != root:
-            root = src[pair]
-            if ways.alike:
-                _nearest(ways.first, ways.heads, root, link_before, hops, level)
-            else:
-                _shortest(ways.first, ways.heads, ways.latency_ns, root, link_before, hops, best)
-        n_hops = hops[dst[pair]]
-        if n_hops < 0:
-            lost, n_hops = (pair if lost < 0 else lost), 0
-        starts[pair + 1] = starts[pair] + n_hops
-        if starts[pair + 1] > len(links):
-            longer = np.empty(2 * len(links) + n_hops, np.int64)
-            longer[: starts[pair]] = links[: starts[pair]]
-            links = longer
-        node = dst[pair]
-        for k in range(n_hops):
-            link = link_before[node]
-            if ways.ecmp:
-                link = _choose(ways, root, dst[pair], node, hops, best)
-            links[starts[pair + 1] - 1 - k] = link
-            node = ways.tails[link]
-    return starts, links[: starts[len(src)]].copy(), lost
-
-
-@kernel
-def _choose(ways: _Ways, src: int, dst: int, node: int, hops: Int32s, best: Floats) -> int:
-    """Return one of the links by which shortest paths come to a node, by a hash of both ends."""
-    count = 0
-    for k in range(ways.into_first[node], ways.into_first[node + 1]):
-        count += _is_shortest(ways, ways.into[k], node, hops, best)
-    mixed = (src * 73856093 ^ dst * 19349663 ^ node * 83492791) % 2147483647
-    chosen = mixed * 48271 % 2147483647 % count
-    for k in range(ways.into_first[node], ways.into_first[node + 1]):
-        if _is_shortest(ways, ways.into[k], node, hops, best):
-            if chosen == 0:
-                return int(ways.into[k])
-            chosen -= 1
-    return -1
-
-
-@kernel
-def _is_shortest(ways: _Ways, link: int, node: int, hops: Int32s, best: Floats) -> bool:
-    before = ways.tails[link]
-    by_hops = hops[before] >= 0 and hops[before] + 1 == hops[node]
-    return bool(by_hops and best[before] + ways.latency_ns[link] * (not ways.alike) == best[node])
-
-
-@kernel
-@allocates
-def _nearest(
-    first: Ints,
-    heads: Ints,
-    root: int,
-    link_before: Int32s,
-    hops: Int32s,
-    level: Int32s,
-) -> None:
-    """Fill in the link before each node on its path from `root`, by hops, then numbers.
-
-    `hops` is -1 where there is no path. `level` is room for the nodes in the order found.
-    """
-    hops[:] = -1
-    hops[root] = 0
-    level[0] = root
-    low, high = 0, 1
-    while low < high:
-        end = high
-        # In order of their numbers, as `_shortest` takes them.
-        level[low:high].sort()
-        for at in range(low, high):
-            node = level[at]
-            for link in range(first[node], first[node + 1]):
-                peer = heads[link]
-                if hops[peer] < 0:
-                    hops[peer] = hops[node] + 1
-                    link_before[peer] = link
-                    level[end] = peer
-                    end += 1
-        low, high = high, end
-
-
-@kernel
-@allocates
-def _shortest(
-    first: Ints,
-    heads: Ints,
-    latency: Floats,
-    root: int,
-    link_before: Int32s,
-    hops: Int32s,
-    best: Floats,
-) -> None:
-    """Fill in the same by latency, then hops, then numbers; `best` has the latencies."""
-    best[:] = np.inf
-    hops[:] = -1
-    best[root] = 0.0
-    hops[root] = 0
-    heap = [(0.0, 0, root)]
-    while len(heap) > 0:
-        so_far, so_many, node = heapq.heappop(heap)
-        if so_far > best[node] or (so_far == best[node] and so_many > hops[node]):
-            continue
-        for link in range(first[node], first[node + 1]):
-            peer = heads[link]
-            cost = so_far + latency[link]
-            if cost < best[peer] or (cost == best[peer] and so_many + 1 < hops[peer]):
-                best[peer] = cost
-                hops[peer] = so_many + 1
-                link_before[peer] = link
-                heapq.heappush(heap, (cost, so_many + 1, peer))
+def _links(graph: nx.DiGraph) -> Links:
+    """Return the links of a graph, sorted by the numbers of their ends."""
+    index = {name: k for k, name in enumerate(graph)}
+    peers = [about for _, about in graph.adjacency()]
+    tails = np.repeat(np.arange(len(index)), [len(about) for about in peers])
+    heads = np.array([index[name] for about in peers for name in about], np.int64)
+    rates = [each for about in peers for each in about.values()]
+    order = np.lexsort((heads, tails))
+    return Links(
+        nodes=tuple(index),
+        tails=tails,
+        heads=heads[order],
+        rate=np.array([each["bandwidth_Bps"] for each in rates], np.float64)[order] / 1e9,
+        latency_ns=np.array([each["latency_ns"] for each in rates], np.float64)[order],
+    )
