@@ -9,7 +9,9 @@ from __future__ import annotations
 import click
 
 from .commands.checking import check, diff, verify
+from .commands.comparing import compare
 from .commands.console import Commands
+from .commands.fitting import fit
 from .commands.looking import open_, show
 from .commands.making import demo, export, list_, run, sim
 from .commands.recording import merge, record, strip
@@ -44,7 +46,9 @@ def completion(shell: str) -> None:
 for command in (
     demo,
     sim,
+    compare,
     run,
+    fit,
     record,
     merge,
     strip,

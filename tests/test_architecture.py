@@ -35,7 +35,13 @@ ALLOWED = {
 READER = "traces.record.reader"
 # Data, not a module of ours: Python loads it as `sitecustomize` in processes that are recorded.
 STARTER = ROOT / "traces" / "record" / "site" / "sitecustomize.py"
-MAY_IMPORT_TORCH = ("traces.record", "sim.execute", "sim.execution_log", "sim.rank")
+MAY_IMPORT_TORCH = (
+    "traces.record",
+    "sim.execute",
+    "sim.execution_log",
+    "sim.measuring",
+    "sim.rank",
+)
 
 
 class Import(NamedTuple):

@@ -1,0 +1,255 @@
+"""How near predictions come to real runs; writes docs/accuracy.md.
+
+    sudo python tests/benchmarks/accuracy.py            # measure, keep the numbers, write the page
+    python tests/benchmarks/accuracy.py --write         # write the page from the numbers kept
+
+On hosts that are network namespaces with links shaped to 100 Mbit/s, `chunkscope fit` measures the
+group and writes a topology. Then gloo's own collectives and executed schedules run there, and
+beside them stand the step model on that topology, the closed form and SimGrid, the last two with
+the latency and the rate of ping-pong alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import _simgrid
+from _shaped import MISSING, are_possible, hosts, run_on
+
+import chunkscope
+from chunkscope import Topology
+from chunkscope.sim.bind import BoundSchedule
+
+HERE = Path(__file__).resolve()
+NUMBERS = HERE.with_suffix(".json")
+PAGE = HERE.parents[2] / "docs" / "accuracy.md"
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+RATE = "100mbit"
+GROUPS = (4, 2, 8)
+SIZES = tuple(1 << k for k in range(16, 25))
+PAUSE_S = 0.005  # in which a bucket of 32 KB at 100 Mbit/s fills again
+NATIVE_STEPS = {"all_reduce": "ring", "broadcast": "tree"}  # textbook's name of what gloo does
+SIMGRID = {
+    "ring": ("allreduce", "lr"),
+    "recursive_doubling": ("allreduce", "rdb"),
+    "halving_doubling": ("allreduce", "rab_rdb"),
+    "tree": ("bcast", "binomial_tree"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What runs for real: gloo's own collective, or one of our schedules.
+
+    Attributes:
+        collective: Name of the collective.
+        algorithm: Name of the schedule; `gloo` runs the collective of torch.distributed.
+        sizes_bytes: Sizes of the tensor.
+    """
+
+    collective: str
+    algorithm: str
+    sizes_bytes: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.collective} {self.algorithm}"
+
+    @property
+    def title(self) -> str:
+        if self.algorithm == "gloo":
+            return f"native {self.collective}"
+        return f"executed {self.algorithm} {self.collective}"
+
+    @property
+    def textbook(self) -> str:
+        """Name of the algorithm that closed forms and SimGrid know."""
+        return NATIVE_STEPS[self.collective] if self.algorithm == "gloo" else self.algorithm
+
+    def bound(self, n: int, size_bytes: int) -> BoundSchedule:
+        """Return the schedule that the step model replays."""
+        sized = {"size_bytes": size_bytes, "itemsize": 4} if self.algorithm == "gloo" else {}
+        if self.collective == "broadcast":
+            sized.pop("itemsize", None)
+            sized.pop("size_bytes", None)
+        schedule = chunkscope.build(self.collective, self.algorithm, n, **sized)
+        return schedule.bind(size_bytes // 4, "float32")
+
+
+FEW = (1 << 16, 1 << 19, 1 << 22)
+CASES = (
+    Case("all_reduce", "gloo", SIZES),
+    Case("all_reduce", "ring", SIZES),
+    Case("all_reduce", "recursive_doubling", FEW),
+    Case("all_reduce", "halving_doubling", FEW),
+    Case("broadcast", "gloo", FEW),
+)
+
+
+def worker(rounds: int) -> None:
+    """Be one rank; rank 0 prints the seconds of each case, size and round."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    n = dist.get_world_size()
+    taken: dict[str, dict[int, list[float]]] = {case.name: {} for case in CASES}
+    for number in range(rounds + 1):
+        for case in CASES:
+            schedule = chunkscope.build(case.collective, case.algorithm, n)
+            for size in case.sizes_bytes:
+                if number == 0 and size > 1 << 20:
+                    continue  # the first round only warms up
+                tensor = torch.zeros(size // 4)
+                for _ in range(times_a_round(size)):
+                    dist.barrier()
+                    time.sleep(PAUSE_S)
+                    dist.barrier()
+                    begin = time.perf_counter()
+                    if case.algorithm != "gloo":
+                        chunkscope.execute(schedule, tensor)
+                    elif case.collective == "broadcast":
+                        dist.broadcast(tensor, 0)
+                    else:
+                        dist.all_reduce(tensor)
+                    seconds = time.perf_counter() - begin
+                    if number:
+                        taken[case.name].setdefault(size, []).append(seconds)
+    every: list[Any] = [None] * n
+    dist.all_gather_object(every, taken)
+    if dist.get_rank() == 0:
+        slowest = {
+            name: {
+                size: [max(times) for times in zip(*(rank[name][size] for rank in every))]
+                for size in by_size
+            }
+            for name, by_size in taken.items()
+        }
+        print(json.dumps(slowest))
+    dist.destroy_process_group()
+
+
+def times_a_round(size_bytes: int) -> int:
+    return 4 if size_bytes < 1 << 18 else 2 if size_bytes < 1 << 21 else 1
+
+
+def measure(n: int, rounds: int) -> dict[str, Any]:
+    """Fit a group of shaped hosts and run the cases on it."""
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder, hosts(n, RATE) as names:
+        topology = Path(folder) / "machine.json"
+        command = [sys.executable, "-m", "chunkscope", "fit", "-o", str(topology), "--json"]
+        fitted = json.loads(run_on(names, command, timeout=170)[0])
+        fitted.pop("output")
+        command = [sys.executable, str(HERE), "--worker", str(rounds)]
+        taken = json.loads(run_on(names, command, timeout=170)[0])
+        return {
+            "ranks": n,
+            "rate": RATE,
+            "load": [round(load, 2), round(os.getloadavg()[0], 2)],
+            "fit": fitted,
+            "topology": json.loads(topology.read_text()),
+            "seconds": taken,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table; times in milliseconds, None where something does not know the case."""
+
+    case: Case
+    size_bytes: int
+    fastest: float
+    median: float
+    model: float
+    closed: float | None
+    simgrid: float | None
+
+
+def rows_of(found: dict[str, Any]) -> Iterator[Row]:
+    """Yield what was measured beside what was predicted."""
+    n, link = found["ranks"], found["fit"]["link"]
+    machine = Topology.from_json(json.dumps(found["topology"]))
+    plain = f"star:{link['alone_Bps']:.6f}B/s,{link['latency_ns'] / 2:.3f}ns"
+    for case in CASES:
+        for text, seconds in found["seconds"][case.name].items():
+            size = int(text)
+            bound = case.bound(n, size)
+            yield Row(
+                case,
+                size,
+                min(seconds) * 1e3,
+                statistics.median(seconds) * 1e3,
+                chunkscope.simulate(bound, machine).duration_ns / 1e6,
+                closed_ms(case, n, size, link),
+                simgrid_ms(case, plain, n, size),
+            )
+
+
+def closed_ms(case: Case, n: int, size_bytes: int, link: dict[str, float]) -> float | None:
+    from chunkscope.errors import ScheduleError
+    from chunkscope.sim.closed import closed_form
+
+    try:
+        terms = closed_form(case.collective, case.textbook, n, size_bytes)
+    except ScheduleError:
+        return None
+    return terms.time_ns(link["latency_ns"], link["alone_Bps"]) / 1e6
+
+
+def simgrid_ms(case: Case, network: str, n: int, size_bytes: int) -> float | None:
+    if _simgrid.version() is None or case.textbook not in SIMGRID:
+        return None
+    names = SIMGRID[case.textbook]
+    theirs = _simgrid.Case(case.collective, case.textbook, *names, network, n, size_bytes)
+    with tempfile.TemporaryDirectory() as folder:
+        _simgrid.write_files(theirs, Path(folder))
+        found = _simgrid.replay(theirs, Path(folder), timeout_s=60)
+    return float(found.end_s.max()) * 1e3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worker", type=int, metavar="ROUNDS", help="be one rank")
+    parser.add_argument("--write", action="store_true", help="only write the page")
+    parser.add_argument("--ranks", type=int, nargs="*", default=GROUPS)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    if given.worker:
+        worker(given.worker)
+        return
+    kept = json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {}
+    if not given.write:
+        if not are_possible():
+            print(f"accuracy: shaped hosts are {MISSING}")
+            return
+        for n in given.ranks:
+            kept[str(n)] = measure(n, given.rounds)
+            NUMBERS.write_text(json.dumps(kept) + "\n")
+    for found in kept.values():
+        print(f"{found['ranks']} ranks, load {found['load']}")
+        for row in rows_of(found):
+            off = [
+                f"{said / row.median - 1:+7.1%}" if said else "      -"
+                for said in (row.model, row.closed, row.simgrid)
+            ]
+            print(
+                f"{row.case.title:36} {row.size_bytes >> 10:6} KiB {row.fastest:9.2f} "
+                f"{row.median:9.2f} ms  model {row.model:9.2f} {off[0]}"
+                f" ({row.model / row.fastest - 1:+.1%})  closed {off[1]}  SimGrid {off[2]}"
+            )
+
+
+if __name__ == "__main__":
+    main()
