@@ -14,7 +14,6 @@ from typing import Any
 
 from ..errors import ChunkscopeError, TopologyError
 
-
 COSTS = ("message_ns", "header_bytes", "rendezvous_bytes", "reduce_Bps", "burst_bytes")
 
 

@@ -60,7 +60,8 @@ class State(NamedTuple):
         stack: What can happen now, as items.
         touched, reached, flows, full: Room for lists of links and messages.
         size: Lengths of heap, stack and touched; number of the last search.
-        burst_bytes: As in the program.
+        burst_bytes, extra_ns, notice_ns: As in the program.
+        dst_does: Whether a step of the destination's lane is done when all is written there.
     """
 
     rows: Array
@@ -99,6 +100,9 @@ class State(NamedTuple):
     window: int
     is_lockstep: bool
     burst_bytes: float
+    extra_ns: Floats
+    notice_ns: Floats
+    dst_does: bool
 
 
 Pick = Callable[[Any], Any]
@@ -108,15 +112,15 @@ def state_of(p: Program, pick: Pick, start: Floats, arrived: Floats, written: Fl
     n_rows, n, n_links = len(p.step), len(p.size_bytes), len(p.link_rate)
     slots = p.n_slots.astype(np.int64)
     rows = _table(np.int32, p.step, p.message, p.src_key, p.dst_key, slots, -1, slots + 1)
-    has_two = len(p.dst_lane) > 0
-    waits = np.bincount(p.message, slots, n) + (2 if has_two else 1)
+    dst_lane = _dst_lane(p)
+    has_two = bool((dst_lane >= 0).any())
+    waits = np.bincount(p.message, slots, n) + 1 + (dst_lane >= 0)
     after_at, after_pair = np.zeros(0, np.int64), np.zeros(0, np.int64)
     if len(p.after):
         waits += np.bincount(p.message[p.after[:, 0]], minlength=n)
         after_pair = np.argsort(p.after[:, 1], kind="stable")
         after_at = np.zeros(n_rows + 1, np.int64)
         np.cumsum(np.bincount(p.after[:, 1], minlength=n_rows), out=after_at[1:])
-    dst_lane = p.dst_lane if has_two else np.full(n, -1)
     ends = _ends(p, slots)
     counts = np.diff(ends, prepend=0)
     most_hops = int(np.diff(p.path_starts).max(initial=0))
@@ -141,7 +145,7 @@ def state_of(p: Program, pick: Pick, start: Floats, arrived: Floats, written: Fl
         after_written=p.after_written,
         after_at=after_at,
         after_pair=after_pair,
-        ready_ns=p.ready_ns,
+        ready_ns=_ready_ns(p),
         late_ns=p.late_ns,
         write_ns=p.write_ns,
         start=start,
@@ -160,7 +164,26 @@ def state_of(p: Program, pick: Pick, start: Floats, arrived: Floats, written: Fl
         window=p.window,
         is_lockstep=p.is_lockstep,
         burst_bytes=p.burst_bytes,
+        extra_ns=p.extra_ns,
+        notice_ns=p.notice_ns,
+        dst_does=len(p.dst_lane) > 0,
     )
+
+
+def _dst_lane(p: Program) -> Array:
+    """Return the lane at the destination that each message waits for, -1 for none."""
+    if len(p.dst_lane):
+        return p.dst_lane
+    if len(p.notice_lane) and not p.is_lockstep:
+        return np.where(p.notice_ns >= 0, p.notice_lane, -1)
+    return np.full(len(p.size_bytes), -1)
+
+
+def _ready_ns(p: Program) -> Floats:
+    """Return the earliest start of each message, room to add notices included."""
+    if not len(p.notice_lane):
+        return p.ready_ns
+    return p.ready_ns.copy() if len(p.ready_ns) else np.zeros(len(p.size_bytes))
 
 
 def _table(dtype: Any, first: Array, *others: Any) -> Array:

@@ -128,7 +128,7 @@ def _order_steps(s: State, last_row: Array, last_step: Array, tail: Array) -> No
         last_row[m] = row
         if s.is_lockstep:
             s.steps[s.messages[m, SRC_STEP], TO_DO] += 1
-        if has_two:
+        if has_two and s.dst_does:
             s.steps[s.messages[m, DST_STEP], TO_DO] += 1
 
 
@@ -168,7 +168,7 @@ def _play(s: State) -> int:
     for key in range(len(s.keys)):
         _release(s, key)
     for lane in range(len(s.lanes)):
-        _enter(s, lane)
+        _advance(s, lane, s.lanes[lane, DOING], now)
     while True:
         if s.size[N_STACK] > 0:
             s.size[N_STACK] -= 1
@@ -226,6 +226,8 @@ def _begin(s: State, m: int, now: float) -> None:
         row = s.rows[row, NEXT_ROW]
     path = s.messages[m, PATH]
     begin = now + s.routes[path, LATENCY]
+    if len(s.extra_ns) > 0:
+        begin += s.extra_ns[m]
     if s.bytes[m, SIZE] > 0 and s.path_starts[path + 1] > s.path_starts[path]:
         s.messages[m, WHAT] = BEGIN
         push(s, m, begin)
@@ -297,7 +299,7 @@ def _arrive(s: State, m: int, now: float) -> None:
         _let_go(s, row, False)
         row = s.rows[row, NEXT_ROW]
     if not s.is_lockstep:
-        _did(s, s.messages[m, SRC_LANE], s.messages[m, SRC_STEP])
+        _did(s, s.messages[m, SRC_LANE], s.messages[m, SRC_STEP], now)
 
 
 @kernel
@@ -308,9 +310,9 @@ def _wrote(s: State, row: int, now: float) -> None:
     _let_go(s, row, True)
     m = s.rows[row, MESSAGE]
     if s.is_lockstep:
-        _did(s, s.messages[m, SRC_LANE], s.messages[m, SRC_STEP])
-    if s.messages[m, DST_LANE] >= 0:
-        _did(s, s.messages[m, DST_LANE], s.messages[m, DST_STEP])
+        _did(s, s.messages[m, SRC_LANE], s.messages[m, SRC_STEP], now)
+    if s.dst_does:
+        _did(s, s.messages[m, DST_LANE], s.messages[m, DST_STEP], now)
 
 
 @kernel
@@ -368,18 +370,24 @@ def _release(s: State, key: int) -> None:
 
 
 @kernel
-def _did(s: State, lane: int, step: int) -> None:
+def _did(s: State, lane: int, step: int, now: float) -> None:
     """Note that one thing of a lane's step is done."""
     s.steps[step, TO_DO] -= 1
     if s.steps[step, TO_DO] == 0 and s.lanes[lane, DOING] == step:
-        while step >= 0 and s.steps[step, TO_DO] == 0:
-            step = s.steps[step, NEXT_STEP]
-        s.lanes[lane, DOING] = step
-        _enter(s, lane)
+        _advance(s, lane, step, now)
 
 
 @kernel
-def _enter(s: State, lane: int) -> None:
+def _advance(s: State, lane: int, step: int, now: float) -> None:
+    """Let a lane go on from a step to the first where something is to be done."""
+    while step >= 0 and s.steps[step, TO_DO] == 0:
+        step = s.steps[step, NEXT_STEP]
+    s.lanes[lane, DOING] = step
+    _enter(s, lane, now)
+
+
+@kernel
+def _enter(s: State, lane: int, now: float) -> None:
     """Let a lane enter all steps that it may."""
     doing = s.lanes[lane, DOING]
     while s.lanes[lane, ENTERING] >= 0:
@@ -389,5 +397,8 @@ def _enter(s: State, lane: int) -> None:
         s.lanes[lane, ENTERING] = s.steps[step, NEXT_STEP]
         member = s.steps[step, MEMBER]
         while member >= 0:
-            _ready_message(s, member // 2)
-            member = s.messages[member // 2, NEXT_SRC + member % 2]
+            m, end = member // 2, member % 2
+            if len(s.notice_ns) > 0 and (end == 1 or s.is_lockstep):
+                s.ready_ns[m] = max(s.ready_ns[m], now + s.notice_ns[m])
+            _ready_message(s, m)
+            member = s.messages[m, NEXT_SRC + end]

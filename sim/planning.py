@@ -18,7 +18,7 @@ from .engine import Floats, Ints, Work
 from .model import Model
 from .order import Policy
 from .program_order import Program
-from .routing import Routes
+from .routing import Paths, Routes
 from .schedule import Schedule
 from .topology import Topology
 
@@ -50,14 +50,15 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
         own = np.zeros(len(paths.rate), np.bool_)
         own[paths.pair[local]] = True
         paths = paths._replace(latency_ns=paths.latency_ns + np.where(own, 0.0, costs.message_ns))
-    ready, late = _delays(schedule, model, src, dst)
+    notice = _notice_ns(bound, costs, routes, paths, src, dst)
+    ready, late = _delays(schedule, model, src, dst, notice)
     after_written = schedule.dst[schedule.after[:, 1]] == schedule.src[schedule.after[:, 0]]
     program = Program(
         step=schedule.step,
         message=schedule.messages.of_row,
         first_row=first_row,
         **_keys(schedule),
-        **_lanes(schedule, model.policy, src, dst),
+        **_lanes(schedule, model.policy, src, dst, notified=bool(len(notice))),
         window=schedule.window if model.policy == "dataflow" else 1,
         is_lockstep=model.policy == "lockstep",
         after=schedule.after,
@@ -73,6 +74,7 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
         link_rate=routes.links.rate,
         size_bytes=size,
         burst_bytes=float(costs.burst_bytes),
+        notice_ns=notice,
     )
     return Work(schedule, model.policy, program, paths, routes.links)
 
@@ -97,17 +99,40 @@ def _all(keys: Ints, schedule: Schedule) -> Ints:
     return np.repeat(keys - first, n_slots) + np.arange(int(n_slots.sum()))
 
 
-def _lanes(schedule: Schedule, policy: Policy, src: Ints, dst: Ints) -> dict[str, Any]:
-    """Return the lanes of each message, whose steps it must wait for."""
+def _lanes(
+    schedule: Schedule, policy: Policy, src: Ints, dst: Ints, *, notified: bool
+) -> dict[str, Any]:
+    """Return the lanes of each message, whose steps or whose notices it must wait for."""
     none = np.zeros(0, np.int64)
     if policy == "lockstep":
-        return {"src_lane": np.zeros(len(src), np.int64), "dst_lane": none, "n_lanes": 1}
-    channel = schedule.channel[schedule.messages.first_row].astype(np.int64) * schedule.n_places
+        all_in_one = np.zeros(len(src), np.int64)
+        notices = all_in_one if notified else none
+        return {"src_lane": all_in_one, "dst_lane": none, "notice_lane": notices, "n_lanes": 1}
     return {
-        "src_lane": channel + src,
-        "dst_lane": channel + dst if policy == "rank_step" else none,
+        "src_lane": _lane(schedule, src),
+        "dst_lane": _lane(schedule, dst) if policy == "rank_step" else none,
+        "notice_lane": _lane(schedule, dst) if notified else none,
         "n_lanes": schedule.n_places * schedule.channels,
     }
+
+
+def _lane(schedule: Schedule, place: Ints) -> Ints:
+    """Return the lane of each message at one of its ends."""
+    channel = schedule.channel[schedule.messages.first_row].astype(np.int64)
+    return channel * schedule.n_places + place
+
+
+def _notice_ns(
+    bound: BoundSchedule, costs: Costs, routes: Routes, paths: Paths, src: Ints, dst: Ints
+) -> Floats:
+    """Return how long the notice takes that each message waits for, -inf for none."""
+    waits = (bound.message_bytes >= costs.rendezvous_bytes) & (src != dst)
+    if not waits.any():
+        return np.zeros(0)
+    ends = np.zeros((2, len(paths.rate)), np.int64)
+    ends[:, paths.pair] = dst, src
+    back = routes.paths(*ends)
+    return np.where(waits, back.latency_ns[back.pair][paths.pair], -np.inf)
 
 
 def _write_ns(bound: BoundSchedule, costs: Costs) -> Floats:
@@ -118,7 +143,9 @@ def _write_ns(bound: BoundSchedule, costs: Costs) -> Floats:
     return np.where(works, bound.row_bytes * 1e9 / costs.reduce_Bps, 0.0)
 
 
-def _delays(schedule: Schedule, model: Model, src: Ints, dst: Ints) -> tuple[Floats, Floats]:
+def _delays(
+    schedule: Schedule, model: Model, src: Ints, dst: Ints, notice_ns: Floats
+) -> tuple[Floats, Floats]:
     """Return the earliest start of messages and write of rows: nobody acts before they are there.
 
     Both are empty where nobody is late.
@@ -135,4 +162,6 @@ def _delays(schedule: Schedule, model: Model, src: Ints, dst: Ints) -> tuple[Flo
     ready = delay[src]
     if model.policy == "rank_step":
         ready = np.maximum(ready, delay[dst])
+    if len(notice_ns):
+        ready = np.maximum(ready, delay[dst] + notice_ns)
     return ready, delay[schedule.dst]

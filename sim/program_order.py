@@ -48,6 +48,10 @@ class Program(NamedTuple):
         link_rate: Rate of each link, (links,).
         size_bytes: Bytes of each message on the wire, (messages,).
         burst_bytes: Bytes that a link saves up while idle and then passes at once.
+        extra_ns: What each message takes beside its path's latency, (messages,); 0 if empty.
+        notice_lane: Lane whose notice each message waits for, (messages,); none if empty.
+        notice_ns: How long after that lane enters the step its notice comes, (messages,); -inf
+            where a message waits for none.
     """
 
     step: Array
@@ -75,6 +79,9 @@ class Program(NamedTuple):
     link_rate: Floats
     size_bytes: Floats
     burst_bytes: float = 0.0
+    extra_ns: Floats = np.zeros(0)
+    notice_lane: Array = np.zeros(0, np.int64)
+    notice_ns: Floats = np.zeros(0)
 
 
 @kernel
@@ -109,6 +116,10 @@ def walk(program: Program, start: Floats, arrived: Floats, written: Floats) -> b
             if len(p.dst_lane):
                 lane = p.dst_lane[m]
                 begun = max(begun, _enter(p, lane, step, entered, pending_step, pending_ns))
+            if len(p.notice_lane) and p.notice_ns[m] >= 0:
+                lane = p.notice_lane[m]
+                told = _enter(p, lane, step, entered, pending_step, pending_ns)
+                begun = max(begun, told + p.notice_ns[m])
             for key in range(p.src_key[row], p.src_key[row] + p.n_slots[row]):
                 begun = max(begun, cell_written[key])
             start[m] = begun
@@ -125,6 +136,8 @@ def walk(program: Program, start: Floats, arrived: Floats, written: Floats) -> b
                 path = p.pair[m]
                 # Two sums, as `events` has them, so that both round alike.
                 begin = start[m] + p.latency_ns[path]
+                if len(p.extra_ns):
+                    begin += p.extra_ns[m]
                 end = begin + p.size_bytes[m] / p.rate[path]
                 arrived[m] = end
                 if end > begin:
