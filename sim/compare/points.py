@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, as_completed
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import nan
 
 from ...errors import ScheduleError, TopologyError
@@ -92,7 +92,6 @@ def answer_of(piece: Piece) -> Answer:
     times: list[float] = []
     reasons: dict[int, str] = {}
     bounds: list[Bounds] = []
-    parameters = {field.name: getattr(piece.model, field.name) for field in fields(Model)}
     for size in piece.sizes:
         try:
             # A plan for one size alone has its chunks' elements.
@@ -101,7 +100,7 @@ def answer_of(piece: Piece) -> Answer:
             count = replace(piece.plan.spec, size_bytes=size).count()
             with expecting(len(schedule) * piece.points):
                 bound = bind(schedule, count, piece.plan.spec.dtype)
-                replay = simulate(bound, piece.topology, **parameters)
+                replay = simulate(bound, piece.topology, piece.model)
         except (ScheduleError, TopologyError) as error:
             reasons[size] = str(error)
             times.append(nan)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,7 @@ def compare(
     most_transfers: int = MOST_TRANSFERS,
     executor: Executor | None = None,
     progress: Progress | None = None,
+    **parameters: Any,
 ) -> Comparison:
     """Return how long algorithms take at several sizes, and which one is the fastest where.
 
@@ -67,6 +69,7 @@ def compare(
             MPI's ``MPIPoolExecutor``. None for this process.
         progress: Called with (simulations done, simulations known of so far); the crossovers add
             some at the end.
+        parameters: Any of the model's parameters by name, as `simulate` takes them.
 
     Raises:
         ScheduleError: A name, size or parameter is wrong, or no algorithm has a time.
@@ -77,7 +80,8 @@ def compare(
         >>> [(cross.before, cross.after) for cross in found.crossovers]
         [('tree', 'ring')]
     """
-    spec = Spec(collective, ranks=ranks, dtype=dtype, root=root, policy=(model or Model()).policy)
+    model = replace(model or Model(), **parameters)
+    spec = Spec(collective, ranks=ranks, dtype=dtype, root=root, policy=model.policy)
     network = parse(topology, ranks) if isinstance(topology, str) else topology
     if network.n_ranks != ranks:
         raise TopologyError(f"{network.name} has {network.n_ranks} ranks, expected {ranks}")
@@ -86,7 +90,7 @@ def compare(
     plans, invalid = contenders(spec, algorithms)
     runner = Runner(executor, progress)
     points = len(plans) * len(size_bytes)
-    sweep = _Sweep(network, model or Model(), most_transfers, points, runner)
+    sweep = _Sweep(network, model, most_transfers, points, runner)
     answers = sweep.of([(plan, size_bytes) for plan in plans])
     time_ns = np.array([answer.time_ns for answer in answers]).reshape(len(plans), -1)
     there = ~np.isnan(time_ns)

@@ -1,0 +1,150 @@
+"""What a Comparison says to a person: the answer in a sentence, tables, what was left out.
+
+answer(found)       # 'Use one_shot below 3.40 KiB, two_shot below 526 KiB and ring above.'
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...units import format_Bps, format_bytes, format_ns
+from .comparison import Comparison
+
+
+class Reign(NamedTuple):
+    """Sizes over which one algorithm is the fastest, the last one included."""
+
+    algorithm: str
+    first_bytes: int
+    last_bytes: int
+
+
+class Table(NamedTuple):
+    """A table of texts; numbers are aligned to the right."""
+
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    numeric: tuple[bool, ...]
+
+
+def question(found: Comparison) -> str:
+    """Return what was asked, such as ``all_reduce on 64 ranks of dgx-h100x8``."""
+    return f"{found.collective} on {found.ranks} ranks of {found.model['topology']}"
+
+
+def answer(found: Comparison) -> str:
+    """Return which algorithm to use where, in one sentence."""
+    *parts, last = reigns(found)
+    if not parts:
+        many = len(found.size_bytes) > 1
+        return f"Use {last.algorithm}{' at every size' if many else ''}."
+    words = [f"{reign.algorithm} below {format_bytes(reign.last_bytes)}" for reign in parts]
+    return f"Use {', '.join(words)} and {last.algorithm} above."
+
+
+def reigns(found: Comparison) -> list[Reign]:
+    """Return who is the fastest over which sizes, rising."""
+    low, high = int(found.size_bytes[0]), int(found.size_bytes[-1])
+    ends = [*(cross.size_bytes for cross in found.crossovers), high]
+    names = [found.winners[0], *(cross.after for cross in found.crossovers)]
+    return [
+        Reign(name, first, last) for name, first, last in zip(names, [low, *ends[:-1]], ends)
+    ]
+
+
+def best(found: Comparison) -> Table:
+    """Return a line for each size: the winner, how fast it is, and how far the next one is."""
+    rows = []
+    for k, size in enumerate(found.size_bytes.tolist()):
+        first, *others = found.ranking(k)
+        a = found.algorithms.index(first[0])
+        time_ns, bound_ns = float(found.time_ns[a, k]), float(found.bound_ns[k])
+        next_best, slower = "", ""
+        if others:
+            next_best = _equals(others[0])
+            next_ns = float(found.time_ns[found.algorithms.index(others[0][0]), k])
+            slower = _slower(next_ns / time_ns) if time_ns > 0 else ""
+        rows.append(
+            (
+                format_bytes(size),
+                _equals(first),
+                format_ns(time_ns),
+                format_Bps(float(found.busbw_Bps[a, k])),
+                f"{time_ns / bound_ns:.2f}" if bound_ns > 0 else "",
+                next_best,
+                slower,
+            )
+        )
+    header = ("size", "fastest", "time", "busbw", "× bound", "next best", "slower")
+    return Table(header, rows, (True, False, True, True, True, False, True))
+
+
+def everything(found: Comparison, sizes_a_table: int = 8) -> list[Table]:
+    """Return the times of every algorithm, some sizes a table; the fastest ones have a star."""
+    tables = []
+    for first in range(0, len(found.size_bytes), sizes_a_table):
+        columns = range(first, min(first + sizes_a_table, len(found.size_bytes)))
+        sizes = [format_bytes(int(found.size_bytes[k])) for k in columns]
+        best_of = {k: found.ranking(k)[0] for k in columns}
+        rows = [
+            (name, *(_starred(float(times[k]), name in best_of[k]) for k in columns))
+            for name, times in zip(found.algorithms, found.time_ns)
+        ]
+        rows.append(("lower bound", *(_starred(float(found.bound_ns[k]), False) for k in columns)))
+        tables.append(Table(("algorithm", *sizes), rows, (False, *(True for _ in columns))))
+    return tables
+
+
+def left_out(found: Comparison) -> list[str]:
+    """Return a line for each reason why algorithms have no time."""
+    names: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for out in found.left_out:
+        names.setdefault((_first(out.reason), out.size_bytes), []).append(out.algorithm)
+    lines = []
+    for (reason, sizes), some in names.items():
+        where = ""
+        if sizes:
+            span = [format_bytes(size) for size in sorted({min(sizes), max(sizes)})]
+            where = f" at {' to '.join(span)}"
+        lines.append(f"{', '.join(some)}{where}: {reason}")
+    return lines
+
+
+def basis(found: Comparison) -> str:
+    """Return what the numbers rest on: model, version, policy, network, and what is not default."""
+    model = found.model
+    words = [f"step model {model['version']}", str(model["policy"]), f"{model['topology']}"]
+    words.append(f"{found.ranks} ranks")
+    words.append(found.dtype)
+    words += [
+        f"{name} {value}"
+        for name, value in model.items()
+        if name not in _SAID and value not in (None, 0, 0.0, {}, "max-min")
+    ]
+    return " · ".join(words)
+
+
+_SAID = ("model", "version", "policy", "topology")
+
+
+def _equals(names: tuple[str, ...]) -> str:
+    """Return the names of algorithms that are equally fast."""
+    first, *others = names
+    if not others:
+        return first
+    return f"{first} = {others[0]}" if len(others) == 1 else f"{first} = {len(others)} others"
+
+
+def _slower(ratio: float) -> str:
+    return f"{ratio:.1f} ×" if ratio >= 2 else f"+{100 * (ratio - 1):.2g} %"
+
+
+def _starred(time_ns: float, star: bool) -> str:
+    return "-" if np.isnan(time_ns) else format_ns(time_ns) + ("*" if star else " ")
+
+
+def _first(reason: str) -> str:
+    """Return the first sentence of an error's message: what to do instead is for who asked it."""
+    return reason.split("; ")[0].split("\n")[0]
