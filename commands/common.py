@@ -14,6 +14,8 @@ from ..units import format_bytes
 from .console import parse_size, print_summary, unused
 
 if TYPE_CHECKING:
+    from ..sim.bind import BoundSchedule
+    from ..sim.schedule import Schedule
     from ..sim.spec import Spec
     from ..traces.trace import Trace
 
@@ -75,17 +77,16 @@ def spec_of(words: dict[str, Any]) -> Spec:
     return Spec(**words)
 
 
-def describe(spec: Spec) -> str:
-    bound = spec.bound()
+def describe(spec: Spec, bound: BoundSchedule) -> str:
     where = f" on {spec.topology}" if spec.topology else ""
     name = bound.schedule.algorithm
     size = format_bytes(bound.size_bytes)
     return f"{spec.collective} by {name}, {spec.ranks} ranks, {size} of {spec.dtype}{where}"
 
 
-def new_name(verb: str, spec: Spec, suffix: str) -> Path:
-    schedule = spec.schedule()
-    return unused(OUT / f"{verb}-{schedule.collective}-{schedule.algorithm}-{spec.ranks}{suffix}")
+def new_name(verb: str, schedule: Schedule, suffix: str) -> Path:
+    name = f"{verb}-{schedule.collective}-{schedule.algorithm}-{schedule.group_size}{suffix}"
+    return unused(OUT / name)
 
 
 def folder_for(path: Path) -> Path:

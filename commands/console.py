@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from ..errors import ChunkscopeError
 from ..units import parse_bytes
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+# Seconds that somebody waits without wondering.
+_PATIENCE_S = 2.0
 
 
 class Commands(click.Group):
@@ -57,10 +65,80 @@ def unused(path: Path) -> Path:
     return candidate
 
 
-def print_summary(what: str, result: str, path: Path, following: str, *, err: bool = False) -> None:
-    """Print three lines about what was made, and the command to try next."""
-    for line in (what, result, f"Wrote {path}", f"Next: {following}"):
+def print_lines(*lines: str, err: bool = False) -> None:
+    """Print some lines."""
+    for line in lines:
         click.echo(line, err=err)
+
+
+def print_summary(what: str, result: str, path: Path, following: str, *, err: bool = False) -> None:
+    """Print what was made in a few lines, and the command to try next."""
+    print_lines(what, result, f"Wrote {path}", f"Next: {following}", err=err)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on stderr while something takes longer than two seconds, on a terminal only.
+
+    Yields a function of how much is done and how much there is; until it is called, the bar only
+    shows that time passes.
+    """
+    from threading import Timer
+
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    bar = _Bar(what)
+    timer = Timer(_PATIENCE_S, bar.show)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield bar.update
+    finally:
+        timer.cancel()
+        bar.stop()
+
+
+class _Bar:
+    """A bar of rich's, which is loaded and shown when it turns out to be needed."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = Lock()
+        self._now: tuple[int, int] | None = None
+        self._shown: tuple[Progress, TaskID] | None = None
+        self._stopped = False
+
+    def show(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        with self._lock:
+            if self._stopped:
+                return
+            self._shown = bar, bar.add_task(self._what, total=None)
+            bar.start()
+        if self._now is not None:
+            self.update(*self._now)
+
+    def update(self, done: int, total: int) -> None:
+        self._now = done, total
+        if self._shown is not None:
+            bar, task = self._shown
+            bar.update(task, completed=done, total=total)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._shown is not None:
+                self._shown[0].stop()
 
 
 def print_table(header: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..units import format_Bps, format_bytes, format_ns
+from ..units import format_bytes
 from .common import (
     OUT,
     as_json,
@@ -29,7 +28,7 @@ from .common import (
     topology,
     write_trace,
 )
-from .console import print_summary, print_table
+from .console import print_lines, print_table, progress
 
 
 @click.command()
@@ -57,46 +56,51 @@ def demo(no_browser: bool, port: int) -> None:
     serve_dashboard(recorded, port=port, browser=not no_browser)
 
 
+# Transfers above which a trace is written only where it was asked for: it takes gigabytes.
+_TRACE_UP_TO = 200_000
+
+
 @click.command()
 @plan
 @topology
 @policy
 @output
+@click.option("--detail", is_flag=True, help="Print bounds, links, the deciding chain and ranks.")
 @as_json
 @opens
-def sim(output: Path | None, as_json: bool, opens: bool, **words: Any) -> None:
+def sim(output: Path | None, detail: bool, as_json: bool, opens: bool, **words: Any) -> None:
     """Simulate a collective on a topology.
+
+    Tells the time it takes, what bounds it, and which transfers decide it, and writes its trace.
 
     \b
     Example: chunkscope sim all_reduce -a ring -n 8 --bytes 64MiB --topology ring:100GB/s,1us
     """
-    from ..sim.cost import lower_bound_ns
+    from ..sim import report
 
     spec = spec_of(words)
-    replay = spec.simulate()
-    path = output or new_name("sim", spec, ".jsonl")
-    trace = spec.trace()
-    write_trace(trace, path)
-    bound_ns = lower_bound_ns(replay)
-    facts = {
-        "output": str(path),
-        "duration_ns": replay.duration_ns,
-        "algbw_Bps": replay.algbw_Bps,
-        "busbw_Bps": replay.busbw_Bps,
-        "lower_bound_ns": bound_ns,
-        "model": replay.model,
-    }
+    with progress("Simulating"):
+        replay = spec.simulate()
+        told = [] if as_json else list(report.summary(replay))
+        more = list(report.details(replay)) if detail and not as_json else []
+        facts = report.facts(replay) if as_json else {}
+    path = output
+    if path is None and (opens or len(replay.schedule) <= _TRACE_UP_TO):
+        path = new_name("sim", replay.schedule, ".jsonl")
+    if path is not None:
+        with progress(f"Writing {path.name}"):
+            write_trace(spec.trace(replay), path)
     if as_json:
-        click.echo(json.dumps(facts, indent=2))
+        found = {"output": None if path is None else str(path)}
+        click.echo(json.dumps(found | facts, indent=2))
     else:
-        print_summary(
-            f"Simulated {describe(spec)}",
-            f"{format_ns(replay.duration_ns)} (lower bound {format_ns(bound_ns)}), "
-            f"algbw {format_Bps(replay.algbw_Bps)}, busbw {format_Bps(replay.busbw_Bps)}",
-            path,
-            f"chunkscope open {path}",
-        )
-    if opens:
+        print_lines(f"Simulated {describe(spec, replay.bound)}", *told, *more)
+        if path is None:
+            n = f"{len(replay.schedule):,} transfers"
+            print_lines(f"No trace written: it would hold {n}; -o FILE.parquet writes it")
+        else:
+            print_lines(f"Wrote {path}", f"Next: chunkscope open {path}")
+    if opens and path is not None:
         serve_dashboard(path)
 
 
@@ -125,10 +129,12 @@ def run(output: Path | None, as_json: bool, opens: bool, backend: str, **words: 
     from ..sim.run import run_collective
 
     spec = spec_of(words)
-    path = output or new_name("run", spec, "")
+    path = output or new_name("run", spec.schedule(), "")
     folder = folder_for(path)
-    if not run_collective(spec, folder, backend=backend):
-        return  # another rank of the same job reports
+    with progress("Running"):
+        reports = run_collective(spec, folder, backend=backend)
+    if not reports:
+        return  # another rank of the same job does
     settle(folder, path)
     trace = read_trace(path)
     if as_json:
@@ -177,8 +183,6 @@ def export(source: str, out: Path, size: str, topology: str | None, **how: Any) 
     \b
     Example: chunkscope export all_reduce:ring:4 ring.gif
     """
-    from rich.progress import Progress
-
     from ..dashboard.export import export as film
     from ..sim.source import load_trace
 
@@ -186,13 +190,7 @@ def export(source: str, out: Path, size: str, topology: str | None, **how: Any) 
     if not (width.isdigit() and height.isdigit()):
         raise click.BadParameter(f"{size!r} is not WIDTHxHEIGHT", param_hint="--size")
     trace = load_trace(source, topology=topology)
-    with Progress(transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(f"Exporting {out.name}", total=None)
-        film(
-            trace,
-            out,
-            size=(int(width), int(height)),
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-            **{name: value for name, value in how.items() if value is not None},
-        )
+    given = {name: value for name, value in how.items() if value is not None}
+    with progress(f"Exporting {out.name}") as report:
+        film(trace, out, size=(int(width), int(height)), progress=report, **given)
     click.echo(f"Wrote {out} ({format_bytes(out.stat().st_size)})")

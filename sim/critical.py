@@ -28,6 +28,10 @@ Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-9
 
 
+# What a stage's time consists of.
+PARTS = ("late", "latency", "bytes", "shared", "write")
+
+
 class Wait(StrEnum):
     """What a stage of the chain waited for last."""
 

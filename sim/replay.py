@@ -30,6 +30,7 @@ from .cost import Bounds, bounds
 from .costs import Costs
 from .critical import Stage, critical_chain
 from .engine import Times, Work
+from .loads import LinkLoads, link_loads
 from .model import Model
 from .planning import plan
 from .schedule import Schedule
@@ -70,13 +71,14 @@ class Replay:
         return f"Replay({what}, {size} on {self.topology.name}: {took})"
 
     @cached_property
+    def links(self) -> LinkLoads:
+        """What each link carried, and when."""
+        return link_loads(self)
+
+    @property
     def link_bytes(self) -> dict[tuple[str, str], int]:
         """Bytes that each directed link carried, headers included, by (from, to)."""
-        paths = self._work.paths
-        carried = np.bincount(paths.pair, self._work.program.size_bytes, len(paths.rate))
-        sizes = np.repeat(carried, np.diff(paths.starts))
-        total = np.bincount(paths.links, sizes, minlength=len(self._work.links.ends))
-        return {ends: int(size) for ends, size in zip(self._work.links.ends, total)}
+        return dict(zip(self.links.ends, self.links.size_bytes.round().astype(int).tolist()))
 
     @property
     def schedule(self) -> Schedule:

@@ -122,14 +122,15 @@ class Spec:
         topology = parse_topology(self.topology or default, self.ranks)
         return simulate(bound, topology, policy=self.policy)
 
-    def trace(self, *, values: bool | None = None) -> Trace:
+    def trace(self, replay: Replay | None = None, *, values: bool | None = None) -> Trace:
         """Return the simulated run as a trace.
 
         Args:
+            replay: What `simulate` returned, if it was called before.
             values: Whether states carry numbers, of the inputs that `default_inputs` gives; None
                 for "where the data is small".
         """
-        replay = self.simulate()
+        replay = replay or self.simulate()
         if values is None:
             values = self.count() * DTYPES[self.dtype] <= VALUES_UP_TO_BYTES
         inputs = default_inputs(replay.bound) if values else None
