@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from ..errors import ScheduleError
 from ..traces.schema import DTYPES
-from .flow import EMPTY, n_cells, walk_chunks
+from .flow import EMPTY, inputs_by_block, n_cells, outputs_by_block, walk_chunks
 from .order import Moves, moves, order_of
+from .rows import blocks
 from .schedule import Ints, Schedule
 
 Splits = Sequence[int] | Sequence[Sequence[int]]
@@ -94,27 +96,35 @@ class BoundSchedule:
     @cached_property
     def row_chunk(self) -> Ints:
         """Chunk in the first source slot of each row, (rows,)."""
-        return self.move_chunk[self.moves.first]
+        return self.move_chunk if self.moves.single else self.move_chunk[self.moves.first]
 
     @cached_property
     def row_elements(self) -> Ints:
         """Elements that each row carries, (rows,)."""
-        elements = self.chunk_elements[self.move_chunk]
-        if len(elements) == len(self.schedule):
-            return elements
-        return np.add.reduceat(elements, self.moves.first)
+        return self._of_rows(self.chunk_elements)
 
     @cached_property
     def row_bytes(self) -> Ints:
         """Bytes that each row carries, (rows,)."""
-        return self.row_elements * self.itemsize
+        return self._row_bytes()
 
-    @cached_property
+    @property
     def message_bytes(self) -> Ints:
         """Bytes of each message, (messages,)."""
-        messages = self.schedule.messages
-        total = np.bincount(messages.of_row, self.row_bytes, len(messages.first_row))
-        return total.astype(np.int64)
+        messages, sizes = self.schedule.messages, self._row_bytes()
+        if messages.alone:
+            return sizes
+        order = np.argsort(messages.of_row, kind="stable")
+        first = np.searchsorted(messages.of_row[order], np.arange(len(messages.first_row)))
+        return np.add.reduceat(sizes[order], first)
+
+    def _row_bytes(self) -> Ints:
+        return self._of_rows(self.chunk_elements * self.itemsize)
+
+    def _of_rows(self, sizes: Ints) -> Ints:
+        """Return the sum of the sizes, given for each chunk, of what each row carries, (rows,)."""
+        carried = sizes[self.move_chunk]
+        return carried if self.moves.single else np.add.reduceat(carried, self.moves.first)
 
     def input(self, place: int) -> Pieces:
         """Return how a rank's input tensor is divided; no pieces where it has none."""
@@ -162,7 +172,9 @@ class BoundSchedule:
     def _most_elements(self) -> Ints:
         """Most elements that anything written into a cell has, (cells,)."""
         most = np.zeros(n_cells(self.schedule), np.int64)
-        np.maximum.at(most, self.moves.dst, self.chunk_elements[self.move_chunk])
+        for rows in blocks(len(self.schedule)):
+            carried = self.move_chunk[self.moves.of_rows(rows)]
+            np.maximum.at(most, self.moves.targets(rows), self.chunk_elements[carried])
         return most
 
 
@@ -258,10 +270,10 @@ def _divide(blocks: Ints, n_chunks: int) -> Ints:
 
 def _carried_chunks(schedule: Schedule, moved: Moves) -> Ints:
     """Return the chunk that each move carries, (moves,)."""
-    carried = walk_chunks(schedule, moved, order_of(schedule, moved)).carried
-    empty = np.flatnonzero(carried == EMPTY)
-    if len(empty):
-        move = int(empty[0])
+    order = order_of(schedule, moved)
+    carried = walk_chunks(schedule, moved, order, wants_before=False).carried
+    if carried.min(initial=0) == EMPTY:
+        move = int(np.flatnonzero(carried == EMPTY)[0])
         row = int(moved.row[move])
         place, slot = divmod(int(moved.src[move]), schedule.slots_a_place)
         raise ScheduleError(
@@ -271,30 +283,35 @@ def _carried_chunks(schedule: Schedule, moved: Moves) -> Ints:
             place=place,
             step=int(schedule.step[row]),
         )
-    return carried.astype(np.int64)
+    return carried
 
 
 def _check_room(bound: BoundSchedule) -> None:
     """Raise where a chunk is written into an input or output slot that is made for a smaller."""
-    if len(set(bound.chunk_elements.tolist())) <= 1:
+    sizes = bound.chunk_elements
+    if not len(sizes) or sizes.min() == sizes.max():
         return
     schedule = bound.schedule
     room = np.full(n_cells(schedule), np.iinfo(np.int64).max)
-    for place in range(schedule.group_size):
-        for pieces in (bound.input(place), bound.output(place)):
-            slots = np.array(pieces.slots, np.int64)
-            room[place * schedule.slots_a_place + slots] = pieces.elements
-    needed = bound.chunk_elements[bound.move_chunk]
-    tight = np.flatnonzero(needed > room[bound.moves.dst])
-    if len(tight):
-        move = int(tight[0])
-        row = int(bound.moves.row[move])
-        place, slot = divmod(int(bound.moves.dst[move]), schedule.slots_a_place)
-        raise ScheduleError(
-            f"{schedule.row_text(row)}: chunk {bound.move_chunk[move]} has {needed[move]} elements,"
-            f" but slot {slot} of {schedule.place_name(place)} has room for "
-            f"{room[bound.moves.dst[move]]}; use a scratch slot, or a count that divides into "
-            f"{schedule.n_chunks} equal chunks",
-            place=place,
-            step=int(schedule.step[row]),
-        )
+    for held in chain(inputs_by_block(schedule), outputs_by_block(schedule)):
+        room[held.cell] = bound.chunk_elements[held.chunk]
+    for rows in blocks(len(schedule)):
+        here = bound.moves.of_rows(rows)
+        cell = bound.moves.targets(rows)
+        tight = np.flatnonzero(bound.chunk_elements[bound.move_chunk[here]] > room[cell])
+        if len(tight):
+            _refuse(bound, here.start + int(tight[0]), int(room[cell[tight[0]]]))
+
+
+def _refuse(bound: BoundSchedule, move: int, room: int) -> NoReturn:
+    """Raise because a move brings more than there is room for."""
+    schedule, chunk = bound.schedule, bound.move_chunk[move]
+    row = int(bound.moves.row[move])
+    place, slot = divmod(int(bound.moves.dst[move]), schedule.slots_a_place)
+    raise ScheduleError(
+        f"{schedule.row_text(row)}: chunk {chunk} has {bound.chunk_elements[chunk]} elements, but "
+        f"slot {slot} of {schedule.place_name(place)} has room for {room}; use a scratch slot, or "
+        f"a count that divides into {schedule.n_chunks} equal chunks",
+        place=place,
+        step=int(schedule.step[row]),
+    )

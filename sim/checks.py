@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ScheduleError
-from .rows import Ints, Slots
+from .rows import Ints, Slots, blocks
 
 if TYPE_CHECKING:
     from .schedule import Schedule
+
+
+_ANY = np.iinfo(np.int64).max
 
 
 def check(schedule: Schedule) -> None:
@@ -45,8 +48,10 @@ def _check_rows(schedule: Schedule) -> None:
     )
     for name, low, high in limits:
         values = getattr(schedule, name)
-        bad = (values < low) if high is None else (values < low) | (values >= high)
-        if bad.any():
+        if not len(values):
+            continue
+        if values.min() < low or (high is not None and values.max() >= high):
+            bad = (values < low) if high is None else (values < low) | (values >= high)
             row = int(np.flatnonzero(bad)[0])
             upto = "or more" if high is None else f"to {high - 1}"
             raise ScheduleError(
@@ -58,19 +63,19 @@ def _check_rows(schedule: Schedule) -> None:
 
 
 def _check_slots(schedule: Schedule, end: str, places: Ints, slots: Ints) -> None:
-    declared = schedule.n_declared
-    ranks = places < schedule.group_size
-    bad = np.zeros(len(schedule), np.bool_)
-    bad[ranks] = (slots + schedule.n_slots)[ranks] > declared[places[ranks]]
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        place = int(places[row])
-        raise ScheduleError(
-            f"row {row}: {end}_slot {slots[row]} with {schedule.n_slots[row]} slot(s) is beyond "
-            f"the {declared[place]} slots of rank {place}",
-            place=place,
-            step=int(schedule.step[row]),
-        )
+    # A helper has as many slots as its rows name.
+    declared = np.append(schedule.n_declared, np.full(len(schedule.helpers), _ANY))
+    for rows in blocks(len(schedule)):
+        bad = slots[rows].astype(np.int64) + schedule.n_slots[rows] > declared[places[rows]]
+        if bad.any():
+            row = rows.start + int(np.flatnonzero(bad)[0])
+            place = int(places[row])
+            raise ScheduleError(
+                f"row {row}: {end}_slot {slots[row]} with {schedule.n_slots[row]} slot(s) is "
+                f"beyond the {declared[place]} slots of rank {place}",
+                place=place,
+                step=int(schedule.step[row]),
+            )
 
 
 def _check_buffers(schedule: Schedule) -> None:

@@ -9,6 +9,7 @@ Contributors are exact here, and how often each one is inside; `verify` does wit
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -19,14 +20,16 @@ import numpy.typing as npt
 from ..errors import ScheduleError
 from .compiled import kernel, run
 from .order import Moves, Order, moves, order_of, waves
-from .schedule import Ints, Schedule
+from .schedule import Ints, Schedule, Slots
 
 # Chunk of a cell that holds nothing, inside arrays only.
 EMPTY = -1
 # Rows times ranks above which `flow` refuses: three arrays of as many counts of two bytes.
 LARGEST_FLOW = 30_000_000
+# Cells that are listed at once.
+_BLOCK = 1 << 16
 
-_Ints32 = npt.NDArray[np.int32]
+_Numbers = npt.NDArray[Any]
 Counts = npt.NDArray[np.uint16]
 Masks = npt.NDArray[Any]
 Which = Literal["payload", "before", "after"]
@@ -45,40 +48,67 @@ class Held(NamedTuple):
     chunk: Ints
     place: Ints
 
+    def where(self, wanted: npt.NDArray[np.bool_]) -> Held:
+        """Return those of the cells that are wanted."""
+        return Held(*(column[wanted] for column in self))
+
 
 class Chunks(NamedTuple):
     """Chunks of a walk through all moves, EMPTY where there is none.
 
     Attributes:
         carried: Chunk that each move carries, (moves,).
-        before: Chunk that its destination held before, (moves,).
-        after: Chunk that its destination holds then, (moves,).
+        before: Chunk that its destination held before, (moves,); none if it was not asked for.
         final: Chunk in each cell at the end, (cells,).
     """
 
-    carried: _Ints32
-    before: _Ints32
-    after: _Ints32
-    final: _Ints32
+    carried: _Numbers
+    before: _Numbers
+    final: _Numbers
 
 
 def inputs(schedule: Schedule) -> Held:
-    """Return what the cells hold at the start."""
-    return _held(schedule, [schedule.input_of(place) for place in range(schedule.group_size)])
+    """Return what the cells hold at the start, by place."""
+    return _joined(inputs_by_block(schedule))
 
 
 def outputs(schedule: Schedule) -> Held:
-    """Return what the cells must hold at the end."""
-    return _held(schedule, [schedule.output_of(place) for place in range(schedule.group_size)])
+    """Return what the cells must hold at the end, by place."""
+    return _joined(outputs_by_block(schedule))
 
 
-def _held(schedule: Schedule, lists: list[tuple[tuple[int, ...], Ints]]) -> Held:
-    shared = {id(one): one for one, _ in lists}  # most ranks have the same list
-    arrays = {key: np.array(one, np.int64) for key, one in shared.items()}
-    slots = [arrays[id(one)] for one, _ in lists]
-    place = np.repeat(np.arange(len(lists)), [len(one) for one in slots])
-    cell = place * schedule.slots_a_place + np.concatenate(slots)
-    return Held(cell, np.concatenate([chunks for _, chunks in lists]), place)
+def inputs_by_block(schedule: Schedule) -> Iterator[Held]:
+    """Yield what the cells hold at the start, some places at a time."""
+    kind = schedule.kind
+    return _held(schedule, schedule.input, kind.input_at_root, kind.input_chunks)
+
+
+def outputs_by_block(schedule: Schedule) -> Iterator[Held]:
+    """Yield what the cells must hold at the end, some places at a time."""
+    kind = schedule.kind
+    return _held(schedule, schedule.output, kind.output_at_root, kind.output_chunks)
+
+
+def _held(
+    schedule: Schedule, slots: Slots, at_root: bool, chunks_of: Callable[..., Ints]
+) -> Iterator[Held]:
+    ranks = np.arange(schedule.group_size)
+    if at_root:
+        ranks = ranks[schedule.root :][:1]
+    shared = np.array(slots.lists, np.int64) if len(slots.lists) == 1 else None
+    length = len(slots[int(ranks[0])])
+    for low in range(0, len(ranks), max(1, _BLOCK // max(1, length))):
+        place = ranks[low : low + max(1, _BLOCK // max(1, length)), None]
+        own = shared
+        if own is None:
+            own = np.array([slots[rank] for rank in place[:, 0].tolist()], np.int64)
+        cell = place * schedule.slots_a_place + own.reshape(-1, length)
+        chunk = chunks_of(place, schedule.group_size, length)
+        yield Held(*(np.broadcast_to(a, cell.shape).reshape(-1) for a in (cell, chunk, place)))
+
+
+def _joined(blocks: Iterator[Held]) -> Held:
+    return Held(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
 
 
 def n_cells(schedule: Schedule) -> int:
@@ -86,7 +116,17 @@ def n_cells(schedule: Schedule) -> int:
     return schedule.n_places * schedule.slots_a_place
 
 
-def walk_chunks(schedule: Schedule, moved: Moves, order: Order) -> Chunks:
+def chunks_at_start(schedule: Schedule) -> _Numbers:
+    """Return the chunk that each cell holds at the start, EMPTY where there is none, (cells,)."""
+    held = np.full(n_cells(schedule), EMPTY, np.int32)
+    for start in inputs_by_block(schedule):
+        held[start.cell] = start.chunk
+    return held
+
+
+def walk_chunks(
+    schedule: Schedule, moved: Moves, order: Order, *, wants_before: bool = True
+) -> Chunks:
     """Return the chunks of all moves.
 
     A copy brings its chunk along; a reduce leaves the chunk that is there.
@@ -95,40 +135,36 @@ def walk_chunks(schedule: Schedule, moved: Moves, order: Order) -> Chunks:
         schedule: The schedule.
         moved: Its moves.
         order: Their order.
+        wants_before: Whether to say what destinations held before.
     """
-    held = np.full(n_cells(schedule), EMPTY, np.int32)
-    start = inputs(schedule)
-    held[start.cell] = start.chunk
-    carried, before, after = (np.empty(len(moved.row), np.int32) for _ in range(3))
-    reduces = schedule.reduce[moved.row]
-    walk = run(_walk_chunks, len(schedule))
-    walk(order, moved.src, moved.dst, reduces, held, carried, before, after)
-    return Chunks(carried, before, after, held)
+    held = chunks_at_start(schedule)
+    carried = np.empty(len(moved), np.int32)
+    before = np.empty(len(moved) if wants_before else 0, np.int32)
+    run(_walk_chunks, len(schedule))(order, held, carried, before)
+    return Chunks(carried, before, held)
 
 
 @kernel
-def _walk_chunks(
-    order: Order,
-    src: Ints,
-    dst: Ints,
-    reduces: npt.NDArray[np.bool_],
-    held: _Ints32,
-    carried: _Ints32,
-    before: _Ints32,
-    after: _Ints32,
-) -> None:
+def _walk_chunks(order: Order, held: _Numbers, carried: _Numbers, before: _Numbers) -> None:
     """Fill in the chunks of all moves; `held` has those of the cells."""
+    o = order
     read, write = 0, 0
-    for wave in range(len(order.read_ends)):
-        for k in range(read, order.read_ends[wave]):
-            carried[order.reads[k]] = held[src[order.reads[k]]]
-        for k in range(write, order.write_ends[wave]):
-            move = order.writes[k]
-            before[move] = held[dst[move]]
-            if not reduces[move] or before[move] == EMPTY:
-                held[dst[move]] = carried[move]
-            after[move] = held[dst[move]]
-        read, write = order.read_ends[wave], order.write_ends[wave]
+    for wave in range(len(o.read_ends)):
+        for k in range(read, o.read_ends[wave]):
+            row = o.reads[k]
+            cell = int(o.src[row]) * o.slots_a_place + o.src_slot[row]
+            for slot in range(o.n_slots[row]):
+                carried[o.first[row] + slot] = held[cell + slot]
+        for k in range(write, o.write_ends[wave]):
+            row = o.writes[k]
+            cell = int(o.dst[row]) * o.slots_a_place + o.dst_slot[row]
+            for slot in range(o.n_slots[row]):
+                there = held[cell + slot]
+                if len(before):
+                    before[o.first[row] + slot] = there
+                if there == EMPTY or not o.reduce[row]:
+                    held[cell + slot] = carried[o.first[row] + slot]
+        read, write = o.read_ends[wave], o.write_ends[wave]
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +189,7 @@ class Flow:
     @cached_property
     def chunk(self) -> Ints:
         """Chunk that each row carries in its first slot, -1 where that is empty, (rows,)."""
-        return self.chunks.carried[self.moves.first].astype(np.int64)
+        return self.chunks.carried[self.moves.first]
 
     @cached_property
     def payload(self) -> Masks:
@@ -248,7 +284,7 @@ def flow(schedule: Schedule) -> Flow:
             f"contributor; rows times ranks may be {LARGEST_FLOW}"
         )
     moved = moves(schedule)
-    shape = (len(moved.row), schedule.group_size)
+    shape = (len(moved), schedule.group_size)
     payload, before, after = (np.zeros(shape, np.uint16) for _ in range(3))
     state = np.zeros((n_cells(schedule), schedule.group_size), np.uint16)
     start = inputs(schedule)
@@ -261,5 +297,5 @@ def flow(schedule: Schedule) -> Flow:
         new = payload[writes] + old * adds[writes]
         before[writes], after[writes], state[cells] = old, new, new
     counts: dict[Which, Counts] = {"payload": payload, "before": before, "after": after}
-    chunks = walk_chunks(schedule, moved, order_of(schedule, moved))
+    chunks = walk_chunks(schedule, moved, order_of(schedule, moved), wants_before=False)
     return Flow(schedule, moved, chunks, counts, state)

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ScheduleError
+from .rows import narrow, occurrence
 from .schedule import Ints, Schedule
 
 Policy = Literal["dataflow", "rank_step", "lockstep"]
@@ -27,22 +29,68 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 Picked = slice | Ints
 
 
-class Moves(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Moves:
     """Rows taken apart into moves of single slots, in row order.
 
-    A cell is a slot of a place: place * slots_a_place + slot.
+    A cell is a slot of a place: place * slots_a_place + slot. Cells are worked out when they are
+    asked for: of a large schedule that is only here and there.
 
     Attributes:
-        row: Row of each move, (moves,).
-        src: Cell that is read, (moves,).
-        dst: Cell that is written, (moves,).
+        schedule: The schedule.
         first: First move of each row, (rows,).
+        n: Number of moves.
     """
 
-    row: Ints
-    src: Ints
-    dst: Ints
+    schedule: Schedule
     first: Ints
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def single(self) -> bool:
+        """Whether each row is one move."""
+        return self.n == len(self.first)
+
+    @cached_property
+    def row(self) -> Ints:
+        """Row of each move, (moves,)."""
+        numbers = self.schedule.numbers
+        return numbers if self.single else np.repeat(numbers, self.schedule.n_slots)
+
+    @cached_property
+    def src(self) -> Ints:
+        """Cell that each move reads, (moves,)."""
+        return self.sources(slice(None))
+
+    @cached_property
+    def dst(self) -> Ints:
+        """Cell that each move writes, (moves,)."""
+        return self.targets(slice(None))
+
+    def sources(self, rows: slice) -> Ints:
+        """Return the cells that the moves of some rows read."""
+        return self._cells(self.schedule.src, self.schedule.src_slot, rows)
+
+    def targets(self, rows: slice) -> Ints:
+        """Return the cells that the moves of some rows write."""
+        return self._cells(self.schedule.dst, self.schedule.dst_slot, rows)
+
+    def of_rows(self, rows: slice) -> slice:
+        """Return the moves of the rows of one of `rows.blocks`."""
+        ends = self.first[rows.stop : rows.stop + 1]
+        return slice(int(self.first[rows.start]), int(ends[0]) if len(ends) else self.n)
+
+    def _cells(self, place: Ints, slot: Ints, rows: slice) -> Ints:
+        cell: Ints = place[rows].astype(np.int64) * self.schedule.slots_a_place
+        cell += slot[rows]
+        if self.single:
+            return cell
+        n_slots = self.schedule.n_slots[rows]
+        first = np.cumsum(n_slots, dtype=np.int64) - n_slots
+        return np.repeat(cell - first, n_slots) + np.arange(int(n_slots.sum()))
 
 
 class Wave(NamedTuple):
@@ -53,14 +101,20 @@ class Wave(NamedTuple):
 
 
 class Order(NamedTuple):
-    """An order of all moves for a kernel: wave after wave, first its reads, then its writes.
+    """An order of all rows for a kernel, and what they move.
+
+    Wave after wave happens, first its reads, then its writes. Kernels work cells out themselves, so
+    that nothing has to be kept for each move.
 
     Attributes:
-        reads, writes: Moves in the order in which they read and write, (moves,) each.
+        reads, writes: Rows in the order in which they read and write, (rows,) each.
         read_ends, write_ends: Where each wave ends among them, (waves,).
         base: What to take off a move's number, wave by wave, so that few numbers tell apart those
             that have read and not yet written, (waves,).
         n_pending: How many numbers that takes.
+        src, src_slot, dst, dst_slot, n_slots, reduce: The rows, (rows,) each.
+        first: First move of each row, (rows,).
+        slots_a_place: Cells of each place.
     """
 
     reads: Ints
@@ -69,20 +123,23 @@ class Order(NamedTuple):
     write_ends: Ints
     base: Ints
     n_pending: int
+    src: Ints
+    src_slot: Ints
+    dst: Ints
+    dst_slot: Ints
+    n_slots: Ints
+    reduce: npt.NDArray[np.bool_]
+    first: Ints
+    slots_a_place: int
 
 
 def moves(schedule: Schedule) -> Moves:
     """Return the rows of a schedule as moves of single slots."""
-    n_slots = schedule.n_slots.astype(np.int64)
-    first = np.cumsum(n_slots) - n_slots
-    src = schedule.src.astype(np.int64) * schedule.slots_a_place + schedule.src_slot
-    dst = schedule.dst.astype(np.int64) * schedule.slots_a_place + schedule.dst_slot
-    row = np.arange(len(schedule))
-    if len(row) == 0 or int(n_slots.max()) == 1:
-        return Moves(row, src, dst, first)
-    row = np.repeat(row, n_slots)
-    offset = np.arange(len(row)) - first[row]
-    return Moves(row, src[row] + offset, dst[row] + offset, first)
+    n = int(schedule.n_slots.sum(dtype=np.int64))
+    if n == len(schedule):
+        return Moves(schedule, schedule.numbers, n)
+    first = np.cumsum(schedule.n_slots, dtype=np.int64) - schedule.n_slots
+    return Moves(schedule, narrow(first, n), n)
 
 
 def step_ordered(schedule: Schedule) -> bool:
@@ -120,31 +177,43 @@ def order_of(schedule: Schedule, moved: Moves) -> Order:
     Raises:
         ScheduleError: Code DEADLOCK: there is no order, because `after` closes a circle.
     """
-    n = len(moved.row)
-    number: Any = np.arange(n, dtype=np.int32)
     if step_ordered(schedule):
-        ends = np.append(np.flatnonzero(np.diff(schedule.step[moved.row])) + 1, n)
-        base = np.append(0, ends[:-1])
-        return Order(number, number, ends, ends, base, int((ends - base).max()))
-    starts, written = _levels_of(schedule, moved)
-    by_start, by_written = np.argsort(starts, kind="stable"), np.argsort(written, kind="stable")
-    level = np.unique(np.concatenate([starts, written]))
+        reads = writes = schedule.numbers
+        ends = np.append(np.flatnonzero(schedule.step[1:] != schedule.step[:-1]) + 1, len(reads))
+        read_ends = write_ends = ends[ends > 0]
+        base = np.append(0, moved.first[ends[:-1]]).astype(np.int64)
+        n_pending = int(np.diff(base, append=len(moved)).max())
+    else:
+        starts, written = _levels_of(schedule)
+        reads, writes = (narrow(np.argsort(k, kind="stable"), len(k)) for k in (starts, written))
+        level = np.unique(np.concatenate([starts, written]))
+        read_ends = np.searchsorted(starts[reads], level, side="right")
+        write_ends = np.searchsorted(written[writes], level, side="right")
+        base, n_pending = np.zeros_like(level), len(moved)
     return Order(
-        by_start,
-        by_written,
-        np.searchsorted(starts[by_start], level, side="right"),
-        np.searchsorted(written[by_written], level, side="right"),
-        np.zeros_like(level),
-        n,
+        reads,
+        writes,
+        read_ends,
+        write_ends,
+        base,
+        n_pending,
+        schedule.src,
+        schedule.src_slot,
+        schedule.dst,
+        schedule.dst_slot,
+        schedule.n_slots,
+        schedule.reduce,
+        moved.first,
+        schedule.slots_a_place,
     )
 
 
-def _levels_of(schedule: Schedule, moved: Moves) -> tuple[Ints, Ints]:
-    """Return the level of the wait graph at which each move reads, and at which it writes."""
+def _levels_of(schedule: Schedule) -> tuple[Ints, Ints]:
+    """Return the level of the wait graph at which each row reads, and at which it writes."""
     level = wait_graph(schedule).levels()
     n_messages = len(schedule.messages.first_row)
-    starts = level[:n_messages][schedule.messages.of_row][moved.row]
-    return starts, level[2 * n_messages :][: len(schedule)][moved.row]
+    starts = level[:n_messages][schedule.messages.of_row]
+    return starts, level[2 * n_messages :][: len(schedule)]
 
 
 def _waves_by_step(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
@@ -156,7 +225,7 @@ def _waves_by_step(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
 
 
 def _waves_by_level(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
-    starts, written = _levels_of(schedule, moved)
+    starts, written = (level[moved.row] for level in _levels_of(schedule))
     by_start, by_written = np.argsort(starts, kind="stable"), np.argsort(written, kind="stable")
     for number in np.unique(np.concatenate([starts, written])):
         reads = by_start[slice(*np.searchsorted(starts[by_start], [number, number + 1]))]
@@ -166,25 +235,12 @@ def _waves_by_level(schedule: Schedule, moved: Moves) -> Iterator[Wave]:
 
 def _apart(moved: Moves, reads: Picked, writes: Ints, whole: Picked) -> Iterator[Wave]:
     """Yield one wave, or as many as are needed so that none writes a cell twice."""
-    turn = _occurrence(moved.dst[writes])
-    if turn is None:
+    turn = occurrence(moved.dst[writes])
+    if not turn.any():
         yield Wave(reads, whole)
         return
     for number in range(int(turn.max()) + 1):
         yield Wave(reads if number == 0 else writes[:0], writes[turn == number])
-
-
-def _occurrence(keys: Ints) -> Ints | None:
-    """Return how many equal keys lie before each one, or None where all differ."""
-    order = np.argsort(keys, kind="stable")
-    same = np.diff(keys[order]) == 0
-    if not same.any():
-        return None
-    start = np.concatenate([[True], ~same])
-    place = np.arange(len(keys))
-    occurrence = np.empty_like(place)
-    occurrence[order] = place - place[start][np.cumsum(start) - 1]
-    return occurrence
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ def _shared(schedule: Schedule, moved: Moves) -> _Accesses:
     """Return the accesses of cells that are written and touched by more than one channel."""
     cell = np.concatenate([moved.src, moved.dst])
     row = np.concatenate([moved.row, moved.row])
-    writes = np.repeat([0, 1], len(moved.row))
+    writes = np.repeat([0, 1], len(moved))
     channel = schedule.channel[row].astype(np.int64)
     size = schedule.n_places * schedule.slots_a_place
     lowest, highest = np.full(size, schedule.channels), np.full(size, -1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ from ..errors import ScheduleError
 from .compiled import kernel, run
 
 Ints = npt.NDArray[np.int64]
+
+# Rows of which something is worked out at once.
+_BLOCK = 1 << 16
 
 
 class Transfer(NamedTuple):
@@ -57,21 +61,35 @@ class Slots:
 SlotLists = Slots | Iterable[int] | Sequence[Iterable[int]]
 
 
-class Messages(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Messages:
     """How rows travel together.
+
+    Where each row travels alone, `of_row` and `first_row` are one array.
 
     Attributes:
         of_row: Number of the message that a row travels in, over the whole schedule, (rows,);
             local rows have numbers of their own.
         part: Place of the row within its message, (rows,).
-        ordinal: k of "the k-th message from src to dst on this channel", (rows,).
         first_row: First row of each message, (messages,).
+        lane: Returns the number of each row's (channel, src, dst), (rows,).
     """
 
     of_row: Ints
     part: Ints
-    ordinal: Ints
     first_row: Ints
+    lane: Callable[[], Ints]
+
+    @property
+    def alone(self) -> bool:
+        """Whether each row is a message of its own."""
+        return self.of_row is self.first_row
+
+    @cached_property
+    def ordinal(self) -> Ints:
+        """k of "the k-th message from src to dst on this channel", (rows,)."""
+        ordinal: Ints = occurrence(self.lane()[self.first_row]).astype(np.int32)
+        return ordinal[self.of_row]
 
 
 _ROW = (
@@ -111,26 +129,58 @@ def _fitted(name: str, array: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
     return fitted
 
 
-def messages_of(step: Ints, lane: Ints, local: npt.NDArray[np.bool_]) -> Messages:
+def numbers(n: int) -> Ints:
+    """Return 0 .. n - 1, half as wide as Python's own."""
+    return np.arange(n, dtype=np.int32)
+
+
+def narrow(values: Ints, most: int) -> Ints:
+    """Return values from 0 to `most`, half as wide as Python's own if they fit."""
+    fits = most <= np.iinfo(np.int32).max
+    return values.astype(np.int32) if fits else values
+
+
+def blocks(n: int) -> Iterator[slice]:
+    """Yield slices of all of n rows, each so small that what is worked out of it stays near."""
+    return (slice(low, min(low + _BLOCK, n)) for low in range(0, n, _BLOCK))
+
+
+def occurrence(keys: Ints) -> Ints:
+    """Return how many equal keys lie before each one."""
+    order = np.argsort(keys, kind="stable")
+    start = np.ones(len(keys), np.bool_)
+    start[1:] = np.diff(keys[order]) != 0
+    place = np.arange(len(keys))
+    found = np.empty_like(place)
+    found[order] = place - place[start][np.cumsum(start) - 1]
+    return found
+
+
+def messages_of(
+    step: Ints, local: npt.NDArray[np.bool_], number: Ints, lane: Callable[[], Ints]
+) -> Messages:
     """Return how rows travel together.
 
     Args:
         step: Step of each row, rising.
-        lane: Number of the row's (channel, src, dst).
         local: Whether the row stays at its place.
+        number: Number of each row.
+        lane: Returns the number of each row's (channel, src, dst).
     """
-    n_lanes = int(lane.max(initial=-1)) + 1
-    if n_lanes > 4 * len(lane) + (1 << 16):
-        used, lane = np.unique(lane, return_inverse=True)
+    lanes = lane()
+    n_lanes = int(lanes.max(initial=-1)) + 1
+    if n_lanes > 4 * len(lanes) + (1 << 16):
+        used, lanes = np.unique(lanes, return_inverse=True)
         n_lanes = len(used)
-    # Half as wide as Python's own, since there is one of each for every row.
-    columns: Any = np.empty((3, len(step)), np.int32)
-    of_row, part, ordinal = columns
-    last: Any = np.full((n_lanes, 4), -1, np.int32)
-    n = run(_number, len(step))(step, lane, local, last, of_row, part, ordinal)
+    last: Any = np.full((n_lanes, 3), -1, np.int32)
+    columns: Any = np.empty((2, len(step)), np.int32)
+    of_row, part = columns
+    n = run(_number, len(step))(step, lanes.astype(np.int32, copy=False), local, last, *columns)
+    if n == len(step):
+        return Messages(number, np.broadcast_to(np.int32(0), len(step)), number, lane)
     first_row: Any = np.empty(n, np.int32)
-    first_row[of_row[::-1]] = np.arange(len(step) - 1, -1, -1, dtype=np.int32)
-    return Messages(of_row, part, ordinal, first_row)
+    first_row[of_row[::-1]] = number[::-1]
+    return Messages(of_row, part, first_row, lane)
 
 
 @kernel
@@ -141,11 +191,10 @@ def _number(
     last: Ints,
     of_row: Ints,
     part: Ints,
-    ordinal: Ints,
 ) -> int:
-    """Number messages, their parts, and the messages of each lane; return how many there are.
+    """Number messages and their parts; return how many messages there are.
 
-    `last` has step, number, part and ordinal of each lane's last row, -1 for none.
+    `last` has step, number and part of each lane's last row, -1 for none.
     """
     n = 0
     for row in range(len(step)):
@@ -156,9 +205,7 @@ def _number(
             last[at, 0] = step[row]
             last[at, 1] = n
             last[at, 2] = 0
-            last[at, 3] += 1
             n += 1
         of_row[row] = last[at, 1]
         part[row] = last[at, 2]
-        ordinal[row] = last[at, 3]
     return n

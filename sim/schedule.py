@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,24 @@ import numpy.typing as npt
 from ..errors import ScheduleError
 from .checks import check
 from .collectives import Collective, collective
-from .rows import Ints, Messages, SlotLists, Slots, Transfer, columns_of, messages_of
+from .rows import (
+    Ints,
+    Messages,
+    SlotLists,
+    Slots,
+    Transfer,
+    blocks,
+    columns_of,
+    messages_of,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from .bind import BoundSchedule, Splits
 
 __all__ = ["Ints", "Messages", "Schedule", "SlotLists", "Slots", "Transfer"]
+
+_WIDEST = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +112,7 @@ class Schedule:
             algorithm: Name of the algorithm.
             group_size: Number of ranks, 1 or more.
             rows: Transfers, or the eight columns of Transfer as arrays (scalars are repeated).
+                Arrays that lie by step and are as narrow as the schedule's own become its own.
             input: Input slots: one list for all ranks, or one a rank.
             output: Output slots, likewise.
             scratch: Scratch slots, likewise.
@@ -121,14 +134,16 @@ class Schedule:
         if group_size < 1:
             raise ScheduleError(f"group size is {group_size}, expected 1 or more")
         columns = columns_of(rows)
-        order = np.argsort(columns["step"], kind="stable")
-        position = np.empty_like(order)
-        position[order] = np.arange(len(order))
+        n_rows = len(columns["step"])
         pairs = np.asarray(list(after), np.int64).reshape(-1, 2)
-        if ((pairs < 0) | (pairs >= len(order))).any():
-            raise ScheduleError(f"`after` names a row beyond the {len(order)} that exist")
-        pairs = np.unique(position[pairs], axis=0) if len(pairs) else pairs
-        columns = {name: array[order] for name, array in columns.items()}
+        if ((pairs < 0) | (pairs >= n_rows)).any():
+            raise ScheduleError(f"`after` names a row beyond the {n_rows} that exist")
+        if (columns["step"][1:] < columns["step"][:-1]).any():
+            order = np.argsort(columns["step"], kind="stable")
+            position = np.empty_like(order)
+            position[order] = np.arange(n_rows)
+            pairs = position[pairs]
+            columns = {name: array[order] for name, array in columns.items()}
         return Schedule(
             collective=collective,
             algorithm=algorithm,
@@ -140,7 +155,7 @@ class Schedule:
             channels=int(columns["channel"].max(initial=0)) + 1,
             window=window,
             helpers=tuple(helpers),
-            after=pairs,
+            after=np.unique(pairs, axis=0) if len(pairs) else pairs,
             idempotent=idempotent,
             chunk_elements=None if chunk_elements is None else np.array(chunk_elements, np.int64),
             **columns,
@@ -180,9 +195,11 @@ class Schedule:
     @cached_property
     def slots_a_place(self) -> int:
         """Slots of the place that has most, so that (place, slot) can index one array."""
-        declared = int(self.n_declared.max())
-        ends = (self.src_slot + self.n_slots, self.dst_slot + self.n_slots)
-        return max(declared, *(int(end.max(initial=0)) for end in ends))
+        most = int(self.n_declared.max())
+        for rows in blocks(len(self)):
+            for slot in (self.src_slot, self.dst_slot):
+                most = max(most, int((slot[rows].astype(np.int64) + self.n_slots[rows]).max()))
+        return most
 
     @cached_property
     def n_chunks(self) -> int:
@@ -228,8 +245,22 @@ class Schedule:
     @cached_property
     def messages(self) -> Messages:
         """How the rows travel together."""
-        lane = (self.channel.astype(np.int64) * self.n_places + self.src) * self.n_places + self.dst
-        return messages_of(self.step, lane, self.src == self.dst)
+        return messages_of(self.step, self.src == self.dst, self.numbers, self._lanes)
+
+    def _lanes(self) -> Ints:
+        """Return the number of each row's (channel, src, dst), (rows,)."""
+        n_lanes = self.channels * self.n_places**2
+        lane: Any = self.channel.astype(np.int32 if n_lanes <= _WIDEST else np.int64)
+        for place in (self.src, self.dst):
+            lane *= self.n_places
+            lane += place
+        numbered: Ints = lane
+        return numbered
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """Number of each row, (rows,)."""
+        return numbers(len(self))
 
     def bind(
         self, count: int, dtype: str = "float32", splits: Splits | None = None

@@ -24,6 +24,7 @@ from .flow import EMPTY, Chunks, inputs, n_cells, outputs, walk_chunks
 from .order import POLICIES, Moves, Order, Policy, moves, order_of, step_ordered, wait_graph
 from .races import Race, races
 from .schedule import Ints, Schedule
+from .sums import are_proven
 
 Flags = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]
@@ -112,6 +113,8 @@ def verify(schedule: Schedule, policy: Policy = "dataflow") -> list[Finding]:
     moved = moves(schedule)
     order = order_of(schedule, moved)
     found = [_race(schedule, race) for race in races(schedule, moved)]
+    if are_proven(schedule, order):
+        return _few(found)
     chunks = walk_chunks(schedule, moved, order)
     adds = schedule.reduce[moved.row] & ~_mixes(schedule, moved, chunks)
     contributions = _contributions(schedule, moved, order, adds)
@@ -208,7 +211,7 @@ def _contributions(schedule: Schedule, moved: Moves, order: Order, adds: Flags) 
             state[start.cell[here]] = bits[start.place[here] - low]
         else:
             state[start.cell] = 1
-        n = add(order, moved.src, moved.dst, adds, state, payload, twice, first)
+        n = add(order, adds, state, payload, twice, first)
         for move, bit in zip(twice[:n].tolist(), first[:n].tolist(), strict=True):
             found.twice.setdefault(move, low + bit)
         if schedule.kind.reduces:
@@ -221,48 +224,42 @@ def _contributions(schedule: Schedule, moved: Moves, order: Order, adds: Flags) 
 
 
 @kernel
-def _add(
-    order: Order,
-    src: Ints,
-    dst: Ints,
-    adds: Flags,
-    state: Bits,
-    payload: Bits,
-    twice: Ints,
-    first: Ints,
-) -> int:
+def _add(order: Order, adds: Flags, state: Bits, payload: Bits, twice: Ints, first: Ints) -> int:
     """Make all moves on `state`; return how many add what is there already.
 
     Those moves are put into `twice`, and the first bit that they add twice into `first`.
     """
+    o = order
     words = state.shape[1]
     read, write, n = 0, 0, 0
-    for wave in range(len(order.read_ends)):
-        base = order.base[wave]
-        for k in range(read, order.read_ends[wave]):
-            cell, at = src[order.reads[k]], order.reads[k] - base
-            for word in range(words):
-                payload[at, word] = state[cell, word]
-        for k in range(write, order.write_ends[wave]):
-            move = order.writes[k]
-            cell, at = dst[move], move - base
-            if not adds[move]:
+    for wave in range(len(o.read_ends)):
+        base = o.base[wave]
+        for k in range(read, o.read_ends[wave]):
+            row = o.reads[k]
+            cell, at = int(o.src[row]) * o.slots_a_place + o.src_slot[row], o.first[row] - base
+            for slot in range(o.n_slots[row]):
                 for word in range(words):
-                    state[cell, word] = payload[at, word]
-                continue
-            bit = -1
-            for word in range(words):
-                both = state[cell, word] & payload[at, word]
-                state[cell, word] |= payload[at, word]
-                if both != 0 and bit < 0:
-                    bit = 64 * word
-                    while not (both >> np.uint64(bit % 64)) & np.uint64(1):
-                        bit += 1
-            if bit >= 0:
-                twice[n] = move
-                first[n] = bit
-                n += 1
-        read, write = order.read_ends[wave], order.write_ends[wave]
+                    payload[at + slot, word] = state[cell + slot, word]
+        for k in range(write, o.write_ends[wave]):
+            row = o.writes[k]
+            cell, at = int(o.dst[row]) * o.slots_a_place + o.dst_slot[row], o.first[row] - base
+            for slot in range(o.n_slots[row]):
+                bit = -1
+                for word in range(words):
+                    new = payload[at + slot, word]
+                    if adds[o.first[row] + slot]:
+                        both = state[cell + slot, word] & new
+                        new |= state[cell + slot, word]
+                        if both != 0 and bit < 0:
+                            bit = 64 * word
+                            while not (both >> np.uint64(bit % 64)) & np.uint64(1):
+                                bit += 1
+                    state[cell + slot, word] = new
+                if bit >= 0:
+                    twice[n] = o.first[row] + slot
+                    first[n] = bit
+                    n += 1
+        read, write = o.read_ends[wave], o.write_ends[wave]
     return n
 
 

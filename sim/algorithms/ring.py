@@ -6,6 +6,7 @@ NCCL is the default.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,30 +57,32 @@ def _all_gather_phases(schedule: Schedule) -> list[Phase]:
     ]
 
 
-def _around(group_size: int, steps: Column, first_chunk: int) -> list[Column]:
-    """Return step, src, dst, slot: rank r sends chunk r + first_chunk - s to r + 1 at steps[s]."""
+def _around(group_size: int, first_chunks: Sequence[int]) -> list[Column]:
+    """Return step, src, dst, slot of turns around the ring, n - 1 steps each.
+
+    In step s of a turn, rank r sends chunk r + first - s to r + 1.
+
+    Args:
+        group_size: Number of ranks.
+        first_chunks: What rank 0 sends first, turn by turn.
+    """
     rank = np.arange(group_size, dtype=np.int32)
-    turn = np.arange(len(steps), dtype=np.int32)[:, None]
-    slot = (rank + first_chunk - turn) % group_size
-    step = np.broadcast_to(np.asarray(steps, np.int32)[:, None], slot.shape)
-    src = np.broadcast_to(rank, slot.shape)
-    dst = np.broadcast_to((rank + 1) % group_size, slot.shape)
-    return [column.reshape(-1) for column in (step, src, dst, slot)]
+    step = np.arange(len(first_chunks) * (group_size - 1), dtype=np.int32)
+    turn, at = np.divmod(step, max(1, group_size - 1))
+    first = np.array(first_chunks, np.int32)[turn] - at
+    slot = np.add.outer(first % group_size, rank)
+    slot[slot >= group_size] -= group_size
+    columns = (step[:, None], rank, (rank + 1) % group_size, slot)
+    return [np.broadcast_to(column, slot.shape).reshape(-1) for column in columns]
 
 
 def _all_reduce(group_size: int, name: str, first_reduced: int, first_gathered: int) -> Schedule:
-    steps = np.arange(2 * (group_size - 1), dtype=np.int32)
-    halves = [
-        _around(group_size, steps[: group_size - 1], first_reduced),
-        _around(group_size, steps[group_size - 1 :], first_gathered),
-    ]
-    step, src, dst, slot = (np.concatenate(pair) for pair in zip(*halves, strict=True))
-    reduce = step < group_size - 1
+    step, src, dst, slot = _around(group_size, [first_reduced, first_gathered])
     return Schedule.of(
         "all_reduce",
         name,
         group_size,
-        (step, 0, src, dst, slot, slot, 1, reduce),
+        (step, 0, src, dst, slot, slot, 1, step < group_size - 1),
         input=range(group_size),
         output=range(group_size),
     )
@@ -152,7 +155,7 @@ def reduce_scatter_ring(group_size: int) -> Schedule:
         >>> reduce_scatter_ring(4).n_steps
         3
     """
-    step, src, dst, slot = _around(group_size, np.arange(group_size - 1), -1)
+    step, src, dst, slot = _around(group_size, [-1])
     return Schedule.of(
         "reduce_scatter",
         "ring",
@@ -182,7 +185,7 @@ def all_gather_ring(group_size: int) -> Schedule:
         >>> all_gather_ring(4).n_steps
         3
     """
-    step, src, dst, slot = _around(group_size, np.arange(group_size - 1), 0)
+    step, src, dst, slot = _around(group_size, [0])
     return Schedule.of(
         "all_gather",
         "ring",
