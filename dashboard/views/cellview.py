@@ -47,13 +47,14 @@ FORMS = (
     Form(136, 2, 98, 32, 22, 6, 28, 20, 21, 38),
 )
 BARS = Form(130, 1, 24, 58, 0, 0, 44, 20, 22, 39)
-# For slim cards that have height: one cell a row, or several rows of two; a row for the sum.
+# Where there is height, as in a row of cards: several rows of two cells, and room for a sum below.
 TALL = (
-    Form(146, 1, 104, 52, 28, 8, 36, 20, 21, 42),
-    Form(118, 2, 60, 27, 20, 5, 27, 20, 21, 38),
-    Form(156, 3, 60, 27, 20, 5, 27, 20, 21, 38),
-    Form(194, 4, 60, 27, 20, 5, 27, 20, 21, 38),
+    Form(150, 1, 150, 56, 30, 8, 36, 20, 23, 44),
+    Form(152, 2, 98, 28, 20, 5, 27, 20, 21, 38),
+    Form(188, 3, 98, 26, 20, 5, 27, 20, 21, 38),
+    Form(196, 4, 98, 25, 19, 5, 27, 20, 21, 36),
 )
+TALL_BARS = Form(150, 2, 24, 46, 0, 0, 40, 20, 22, 40)
 BEAM_H = 54.0
 
 
@@ -70,6 +71,9 @@ class Cells:
         moving: The cell on its way.
         rows: Rows of cells in a card.
         columns: Cells in a row.
+        names_inside: Whether a message's name is written inside it, not beside it.
+        most_parts: Most cells in a message; of more, not all are shown.
+        slim: Whether there is no room for more than a rank's number, here and in messages.
     """
 
     def __init__(self, story: Story, pace: Pace) -> None:
@@ -92,12 +96,17 @@ class Cells:
             for piece in () if message.local else message.pieces:
                 self.comes.setdefault((message.dst, piece.dst_slot), []).append(number)
                 self.leaves.setdefault((message.src, piece.src_slot), []).append(number)
+        # Where there is only one chunk, its name tells nothing.
+        self.has_chunks = len({cell.slot for place in story.places for cell in place.cells}) > 1
         self.form = FORMS[1]
         self.middle_x = 640.0
         self.index_size = 14.0
         self.tag_size = 22.0
         self.pad = 20.0
         self.sums_below = False
+        self.slim = False
+        self.most_parts = 3
+        self.names_inside = False
 
     def _contents(self) -> Iterable[Content]:
         for place in self.story.places:
@@ -143,29 +152,31 @@ class Cells:
             card_w: Width of a card.
             tall: Whether there is height for several rows of cells and for a sum below them.
         """
-        self.pad = 20.0 if card_w > 250 else 16.0 if card_w > 150 else 12.0
+        self.pad = 20.0 if card_w > 250 else 16.0 if card_w > 150 else 12.0 if card_w > 100 else 6.0
+        self.slim = card_w < 110
         inner = card_w - 2 * self.pad
         if (self.numbers or self.names) and tall:
             for form in TALL:
                 if self._choose_form(form, inner):
-                    self.sums_below = form.rows == 1
+                    self.sums_below = form.rows < 4
                     return form.card_h
         elif self.numbers or self.names:
             for form in (FORMS[:1] if self.n <= 2 else ()) + FORMS[1:]:
                 if self._choose_form(form, inner):
                     return form.card_h
         self.numbers = self.names = False
-        w = min(24.0, max(6.0, (inner + 6) / self.most - 5.3))
-        self.look = Look(bars=True, w=w, h=BARS.cell_h)
-        self.moving = Look(bars=True, w=22, h=BARS.token_h)
-        self.rows, self.columns = 1, self.most
-        self.form = BARS
-        return BARS.card_h
+        form = TALL_BARS if tall and self.most > 10 else BARS
+        self.rows, self.columns, self.form = form.rows, -(-self.most // form.rows), form
+        least = 6.0 if form is BARS else 3.0
+        w = min(24.0, max(least, (inner + 6) / self.columns - 5.3))
+        self.look = Look(bars=True, w=w, h=form.cell_h)
+        self.moving = Look(bars=True, w=22, h=form.token_h)
+        return form.card_h
 
     def _choose_form(self, form: Form, inner: float) -> bool:
         """Take a form of card if its numbers are large enough to read; return whether they are."""
         columns = -(-self.most // form.rows)
-        if columns > 2 and form in TALL:
+        if form in TALL and (columns > 2 or (columns == 2 and form.rows == 1)):
             return False
         gap = 10.0 if columns <= 4 else 7.0
         widest = (1.4 if self.names else 1.0) * form.cell_w
@@ -207,7 +218,7 @@ class Cells:
     def token(self, message: Message, name: str = "") -> tuple[list[Shape], float, float]:
         """Return a message as a picture with a name in it, and its width and height."""
         parts = []
-        most = 3 if len(message.pieces) == 3 or not name else 2
+        most = self.most_parts - (len(message.pieces) > self.most_parts and self.most_parts > 1)
         for piece in message.pieces[:most]:
             mark = self.payload_mark(piece.payload)
             parts.append((mark, self.text(piece.payload), piece.payload.who))
@@ -219,6 +230,28 @@ class Cells:
                         look.digits)  # fmt: skip
         pad = 6.0 if look.h > 30 or look.bars else 5.0
         return token(look, parts, n=self.n, reduces=self.story.reduces, pad=pad, name=name)
+
+    def fit_tokens(self, room: float) -> float:
+        """Show so few parts of each message that it fits a width; return that of the widest.
+
+        From then on, messages have their names inside.
+        """
+        self.names_inside = True
+        for self.most_parts in (3, 2, 1):
+            widest = max(
+                (self.token(m, self.name_of(m))[1] for m in self.story.messages), default=0
+            )
+            if widest <= room:
+                break
+        return widest
+
+    def name_of(self, message: Message) -> str:
+        """Return what is written inside a message: its chunks, or that there are more."""
+        if self.slim:
+            return ""
+        if self.look.bars:
+            return words.chunk(message, brief=True) if self.has_chunks else ""
+        return words.MORE if len(message.pieces) > self.most_parts else ""
 
     def payload_mark(self, content: Content) -> Mark:
         """Return the sign of what a message carries."""
@@ -276,7 +309,7 @@ class Cells:
             self._name(reel, place.rank, place.place, spot)
             for k, cell in enumerate(place.cells):
                 self._cell(reel, cell, *self.corner(spot, k, framed))
-                if self.look.bars and framed and self.index_size:
+                if self.look.bars and framed and self.index_size and self.rows == 1:
                     self._index(reel, cell, k, spot)
 
     def _beam(self, reel: Reel, spot: Box, name: str) -> None:
@@ -302,6 +335,8 @@ class Cells:
 
     def tag(self, rank: int | None, place: int) -> str:
         """Return how a place is called in its card."""
+        if self.slim:
+            return words.tag(rank, place)
         return words.rank(rank, place)
 
     def _title_size(self) -> float:
@@ -310,10 +345,12 @@ class Cells:
     def sum_place(self, spot: Box, em: float) -> tuple[float, float, float, str]:
         """Return x, baseline, largest size and anchor of a sum `em` wide, beside a rank's name."""
         size = self._title_size()
+        if spot.h == BEAM_H:
+            return spot.centre[0] + 70, spot.centre[1] + 9, 24.0, "start"
         name = text_width(words.rank(7, 7), size, 700)
         if self.framed and self.sums_below:
             room = spot.w - 12
-            return spot.centre[0], spot.bottom - 14, min(20.0, room / em), "middle"
+            return spot.centre[0], spot.bottom - 13, min(22.0, room / em), "middle"
         if self.framed:
             y = spot.y + self.form.title_y
             room = spot.w - 2 * self.pad - 0.72 * size - 9 - name - 12

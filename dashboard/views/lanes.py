@@ -1,8 +1,9 @@
 """Ranks side by side, and messages in lanes above and below them.
 
     spots = row_of(8, BOX, 130, 131)
-    ways = Lanes(story, spots, BOX, token_h=48).ways()
-    ways[3].points             # message 3: up from its sender, along a lane, down to its receiver
+    lanes = Lanes(story, spots, BOX, token_w=70, token_h=48)
+    lanes.ways[3]              # message 3: up from its sender, along a lane, down to its receiver
+    lanes.spans[3]             # when: shares of its flight
 
 What goes to the right runs above the cards, what goes to the left below. So partners that swap do
 not meet, messages of one distance keep that distance from each other, and how far away a partner
@@ -12,17 +13,21 @@ is can be seen. A switch lies above all as a beam, and what goes there goes stra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 
+from ..reel import Span
 from ..story import Message, Story
-from .layout import AIR, Box, Point, Way
+from .layout import AIR, Box, Point, lengths
+from .pace import Pace
 
 # Length of an arrowhead and the air before it.
 HEAD = 18.0
 # Places at a card's edge, as shares of its width from its middle, in the direction of travel.
 OUT, IN = 0.27, 0.1
+# Moments of a flight at which two messages are held against each other.
+SAMPLES = 16
 
 
 def row_of(groups: Sequence[int], box: Box, card_h: float, gap: float = 17.0) -> list[Box]:
@@ -51,10 +56,15 @@ def row_of(groups: Sequence[int], box: Box, card_h: float, gap: float = 17.0) ->
 
 
 def far(story: Story) -> bool:
-    """Return whether some messages go farther than to a neighbour in the ring of ranks."""
-    n = story.n
-    return any(
-        max(a, b) >= n or (b - a) % n not in (1, n - 1) for a, b in story.links() if a != b
+    """Return whether messages go farther than to a neighbour in the ring of ranks.
+
+    Or whether neighbours swap messages of several chunks, for which a ring's ways are too near.
+    """
+    n, links = story.n, set(story.links())
+    swaps = any((b, a) in links for a, b in links)
+    many = any(len(m.pieces) > 1 for m in story.messages if not m.local)
+    return (swaps and many) or any(
+        max(a, b) >= n or (b - a) % n not in (1, n - 1) for a, b in links
     )
 
 
@@ -63,12 +73,13 @@ def emphasised(story: Story) -> dict[int, int]:
 
     The others' messages would cover each other there. It is a rank in the middle.
     """
+    n = story.n
     found = {}
     for k, beat in enumerate(story.steps):
         messages = [story.messages[m] for m in beat.messages]
         pairs = {(m.src, m.dst) for m in messages if not m.local}
-        if len(pairs) > 2 * story.n and max(max(pair) for pair in pairs) < story.n:
-            found[k] = (story.n - 1) // 2
+        if len(pairs) > max(2 * n, 0.8 * n * (n - 1)) and max(map(max, pairs)) < n:
+            found[k] = (n - 1) // 2
     return found
 
 
@@ -104,6 +115,7 @@ class Lanes:
         story: The call.
         spots: The cards of its places, ranks in one row.
         box: The room that there is.
+        token_w: Width of a message.
         token_h: Height of a message.
         beside: Messages that are dots.
     """
@@ -114,30 +126,33 @@ class Lanes:
         spots: Sequence[Box],
         box: Box,
         *,
+        token_w: float,
         token_h: float,
         beside: Collection[int] = (),
     ) -> None:
         self.story = story
         self.spots = spots
         self.box = box
+        self.token_w = token_w
         self.token_h = token_h
         self.beside = beside
         self.top = min(spot.y for spot in spots[: story.n])
         self.bottom = max(spot.bottom for spot in spots[: story.n])
+        self.ways: dict[int, tuple[Point, ...]] = {}
+        self.spans: dict[int, Span] = {}
+        self._find()
 
-    def ways(self) -> dict[int, Way]:
-        """Return the way of each message that leaves its place."""
-        found: dict[int, Way] = {}
+    def _find(self) -> None:
+        """Find the way of each message that leaves its place."""
         n = self.story.n
         for beat in self.story.steps:
             moving = [m for m in beat.messages if not self.story.messages[m].local]
             straight = [m for m in moving if max(self._ends(m)) >= n]
-            found |= {m: self._straight(m) for m in straight}
+            self.ways |= {m: self._straight(m) for m in straight}
             for right in (True, False):
                 side = [m for m in moving if m not in straight and self._goes_right(m) is right]
-                found |= self._side([m for m in side if m not in self.beside], right)
-                found |= self._free([m for m in side if m in self.beside], right)
-        return found
+                self._side([m for m in side if m not in self.beside], right)
+                self._free([m for m in side if m in self.beside], right)
 
     def _ends(self, number: int) -> tuple[int, int]:
         message = self.story.messages[number]
@@ -147,39 +162,78 @@ class Lanes:
         src, dst = self._ends(number)
         return self.spots[dst].x > self.spots[src].x
 
-    def _straight(self, number: int) -> Way:
+    def _straight(self, number: int) -> tuple[Point, ...]:
         """Return a way straight up to a beam, or down from it."""
         src, dst = self._ends(number)
         up = dst >= self.story.n
-        card, beam = (self.spots[src], self.spots[dst]) if up else (self.spots[dst], self.spots[src])
+        card, beam = (
+            (self.spots[src], self.spots[dst]) if up else (self.spots[dst], self.spots[src])
+        )
         x = card.centre[0] + (0.2 if up else -0.2) * card.w
         x = min(max(x, beam.x + 12), beam.right - 12)
         ends = (x, card.y - AIR), (x, beam.bottom + AIR)
-        return Way(ends if up else ends[::-1])
+        return ends if up else ends[::-1]
 
-    def _side(self, numbers: Sequence[int], right: bool) -> dict[int, Way]:
-        """Return the ways of the messages of a step that go to one side."""
+    def _side(self, numbers: Sequence[int], right: bool) -> None:
+        """Find the ways of the messages of a step that go to one side.
+
+        Those of one sender share a lane, or those of one receiver.
+        """
         if not numbers:
-            return {}
+            return
         fans_out = _most(src for src, _ in map(self._ends, numbers)) > 1
         fans_in = not fans_out and _most(dst for _, dst in map(self._ends, numbers)) > 1
         trunks = self._trunks(numbers, right, 0 if fans_out else 1 if fans_in else None)
         lanes = _lanes(trunks)
-        depth = max(lanes)
         zone = self.top - self.box.y if right else self.box.bottom - self.bottom
         first = AIR + HEAD + self.token_h / 2
         room = zone - first - self.token_h / 2
-        pitch = min(self.token_h + 6, room / depth) if depth else 0.0
-        longest = max(trunk.high - trunk.low for trunk in trunks)
+        pitch = min(self.token_h + 6, room / max(lanes)) if max(lanes) else 0.0
         arrivals = self._arrivals(trunks)
         found = {}
         for trunk, lane in zip(trunks, lanes, strict=True):
             y = self.top - first - lane * pitch if right else self.bottom + first + lane * pitch
             for number in trunk.numbers:
-                points = self._corners(number, right, y, *arrivals[number])
-                share = abs(points[2][0] - points[1][0]) / (longest or 1.0)
-                span = (max(1 - share, 0.0), 1.0) if fans_out else (0.0, min(share, 1.0))
-                found[number] = Way(points, span if fans_out or fans_in else (0.0, 1.0))
+                found[number] = self._corners(number, right, y, *arrivals[number])
+        self.ways |= found
+        self.spans |= self._spans(found)
+
+    def _spans(self, ways: dict[int, tuple[Point, ...]]) -> dict[int, Span]:
+        """Return when messages go, so that as few as possible come to lie on each other.
+
+        In all of the time; or all at one pace, so that what sets out apart stays apart, and what
+        leaves one card follows one another: all setting out together, or all arriving together.
+        Where some still meet, single ones go sooner or later.
+        """
+        longest = max(abs(way[2][0] - way[1][0]) for way in ways.values()) or 1.0
+        shares = {m: abs(way[2][0] - way[1][0]) / longest for m, way in ways.items()}
+        choices: list[dict[int, Span]] = [
+            dict.fromkeys(ways, (0.0, 1.0)),
+            {m: (0.0, share) for m, share in shares.items()},
+            {m: (1.0 - share, 1.0) for m, share in shares.items()},
+        ]
+        best = min(choices, key=lambda spans: self._meetings(ways, spans))
+        for number, share in shares.items():
+            if not self._meetings(ways, best):
+                break
+            slow = max(share, 0.4)
+            own = [(0.0, 1.0), (0.0, slow), (1 - slow, 1.0), (0.0, share), (1 - share, 1.0)]
+            others = [best, *({**best, number: span} for span in own)]
+            best = min(others, key=lambda spans: self._meetings(ways, spans))
+        return best
+
+    def _meetings(self, ways: dict[int, tuple[Point, ...]], spans: dict[int, Span]) -> int:
+        """Return how often two messages lie on each other."""
+        found = 0
+        for k in range(SAMPLES):
+            share = (k + 0.5) / SAMPLES
+            places = [
+                between(way, (share - spans[m][0]) / (spans[m][1] - spans[m][0]))
+                for m, way in ways.items()
+                if spans[m][0] <= share <= spans[m][1]
+            ]
+            for (ax, ay), (bx, by) in combinations(places, 2):
+                found += abs(ax - bx) < self.token_w + 6 and abs(ay - by) < self.token_h + 2
         return found
 
     def _trunks(self, numbers: Sequence[int], right: bool, shared: int | None) -> list[_Trunk]:
@@ -224,25 +278,63 @@ class Lanes:
         edge = self.top - AIR if right else self.bottom + AIR
         return (start, edge), (start, y), (end, y), (end, edge)
 
-    def _free(self, numbers: Sequence[int], right: bool) -> dict[int, Way]:
-        """Return the ways of dots: a height for each sender, and the same pace for all."""
+    def _free(self, numbers: Sequence[int], right: bool) -> None:
+        """Find the ways of dots: a height for each sender, and the same pace for all."""
         n = self.story.n
         zone = self.top - self.box.y if right else self.box.bottom - self.bottom
-        found = {}
         for number in numbers:
             src, dst = self._ends(number)
             off = 16 + (zone - 24) * src / max(n - 1, 1)
             y = self.top - off if right else self.bottom + off
-            points = self._corners(number, right, y, dst % 3, 3)
+            self.ways[number] = self._corners(number, right, y, dst % 3, 3)
             share = abs(dst - src) / max(n - 1, 1)
-            late = 0.5 * (1 - share)
-            found[number] = Way(points, (late, late + share))
-        return found
+            self.spans[number] = (0.5 - share / 2, 0.5 + share / 2)
 
 
-def _most(values: Collection[int] | object) -> int:
+def in_time(story: Story, pace: Pace, spans: dict[int, Span]) -> tuple[Pace, dict[int, Span]]:
+    """Return a pace in which cells change when messages go and come, and the spans left then.
+
+    Where several messages come to one cell in one step, it changes once, when the step is over.
+    """
+    at = Counter((m.step, m.dst, piece.dst_slot) for m in story.messages for piece in m.pieces)
+    flights, left = list(pace.flights), {}
+    for number, span in spans.items():
+        message = story.messages[number]
+        if message.t_end_ns is None:
+            continue
+        start, end = shared(flights[number], span)
+        if any(at[message.step, message.dst, p.dst_slot] > 1 for p in message.pieces):
+            over = flights[number][1]
+            left[number] = (0.0, (end - start) / (over - start))
+            end = over
+        flights[number] = start, end
+    return replace(pace, flights=tuple(flights)), left
+
+
+def shared(flight: Span, shares: Span) -> Span:
+    """Return the part of a time between two shares of it."""
+    start, end = flight
+    return start + shares[0] * (end - start), start + shares[1] * (end - start)
+
+
+def _most(values: Iterable[int]) -> int:
     """Return how often the most frequent value occurs."""
-    return max(Counter(values).values(), default=0)  # type: ignore[call-overload]
+    return max(Counter(values).values(), default=0)
+
+
+def between(points: Sequence[Point], share: float) -> Point:
+    """Return the point that lies a share of the way from the first corner to the last.
+
+    Example:
+        >>> between([(0, 0), (0, 10), (30, 10)], 0.5)
+        (10.0, 10.0)
+    """
+    left = share * sum(lengths(points))
+    for (a, b), length in zip(pairwise(points), lengths(points), strict=True):
+        if left <= length and length > 0:
+            return a[0] + (b[0] - a[0]) * left / length, a[1] + (b[1] - a[1]) * left / length
+        left -= length
+    return points[-1]
 
 
 def _lanes(trunks: Sequence[_Trunk]) -> list[int]:
@@ -267,8 +359,3 @@ def _lanes(trunks: Sequence[_Trunk]) -> list[int]:
         used[lane].append(mine)
         lanes[k] = lane
     return lanes
-
-
-def is_contiguous(places: Sequence[int]) -> bool:
-    """Return whether places follow each other."""
-    return all(b - a == 1 for a, b in pairwise(sorted(places)))

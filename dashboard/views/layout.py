@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from ..reel import Span
 from ..story import Story
 
 Point = tuple[float, float]
@@ -46,18 +47,6 @@ class Box(NamedTuple):
         return self.x + self.w / 2, self.y + self.h / 2
 
 
-class Way(NamedTuple):
-    """The way of one message.
-
-    Attributes:
-        points: Its corners, from the sender's edge to the receiver's.
-        span: When it is travelled, as shares of the message's flight.
-    """
-
-    points: tuple[Point, ...]
-    span: tuple[float, float] = (0.0, 1.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where things are.
@@ -65,13 +54,16 @@ class Layout:
     Attributes:
         spots: A box a place: the card, or in a tree the block of cells.
         routes: Points of the way of each link (src, dst), from edge to edge.
-        ways: Where each message has a way of its own, that by the message's number; such a way
-            shows only in its step.
+        ways: Where each message has a way of its own, its points by the message's number; such a
+            way shows only in its step.
+        spans: When messages are under way, as shares of their flights, by the message's number;
+            what is left out takes all of it.
     """
 
     spots: tuple[Box, ...]
     routes: dict[tuple[int, int], tuple[Point, ...]]
-    ways: dict[int, Way] = field(default_factory=dict)
+    ways: dict[int, tuple[Point, ...]] = field(default_factory=dict)
+    spans: dict[int, Span] = field(default_factory=dict)
 
 
 def columns_of(n: int) -> int:
@@ -269,6 +261,30 @@ def tree(found: Family, box: Box, block_w: float, block_h: float, label_w: float
             routes[child, place] = (top, end)
             routes[place, child] = (end, top)
     return Layout(spots, routes)
+
+
+def fan_spans(story: Story, layout: Layout) -> dict[int, Span]:
+    """Return when messages go of which several meet at a parent in one step, as shares of a flight.
+
+    They set out one after another, from the left and the right in turn.
+    """
+    fans: dict[tuple[int, int, bool], list[tuple[float, int]]] = {}
+    for number, message in enumerate(story.messages):
+        if not message.local:
+            parent, child = message.dst, message.src
+            if not message.reduces:
+                parent, child = child, parent
+            x = layout.spots[child].x
+            fans.setdefault((message.step, parent, message.reduces), []).append((x, number))
+    spans: dict[int, Span] = {}
+    for fan in fans.values():
+        several = [number for _, number in sorted(fan)]
+        pause = min(0.12, 0.6 / max(len(several) - 1, 1))
+        takes = 1 - pause * (len(several) - 1)
+        for k in range(len(several)):
+            number = several[(-1) ** k * ((k + 1) // 2)]
+            spans[number] = (k * pause, k * pause + takes)
+    return spans
 
 
 def _in_order(found: Family, place: int) -> list[int]:

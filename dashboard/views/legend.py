@@ -9,6 +9,8 @@ from .cellview import Cells
 from .metrics import text_width
 from .tiles import Look, arriving, patch, put, tile
 
+LEAST_GAP = 12.0
+DOTS_W = 42.0
 ORDER = (Mark.OWN, Mark.PARTIAL, Mark.COMPLETE, Mark.PASSED, Mark.EMPTY, Mark.UNKNOWN)
 
 
@@ -75,24 +77,31 @@ def _sample(
     return look.w, y + (look.h / 2 if look.bars else 15)
 
 
-def row(reel: Reel, view: Cells) -> None:
-    """Draw the legend in a row below the cards."""
+def row(reel: Reel, view: Cells, *, dots: bool = False) -> None:
+    """Draw the legend in a row below the cards; with `dots`, say what those are."""
     items = samples(view)
-    note = words.legend_note(view)
-    widths = [text_width(item[3], 18) for item in items]
-    sample_w = 14.0 if view.look.bars else 44.0
     palette = view.look.bars
     right = 1228.0 - (view.n * 26 + 14 if palette else 0)
-    room = right - text_width(note, 18) - 40 - 52
-    used = sum(widths) + len(items) * (sample_w + 12)
-    gap = min(30.0, max(12.0, (room - used) / max(len(items), 1)))
+    sample_w = 14.0 if view.look.bars else 44.0
+    widths = [sample_w + 12 + text_width(item[3], 18) for item in items]
+    if dots:
+        widths.append(DOTS_W + text_width(words.OTHERS, 18))
+    used = sum(widths) + len(widths) * LEAST_GAP
+    notes = (words.legend_note(view), words.legend_note_lines(view)[-1], "")
+    note = next(n for n in notes if not n or used + text_width(n, 18) + 52 <= right)
+    gap = (right - text_width(note, 18) - 40 - 52 - sum(widths)) / len(widths)
+    gap = min(30.0, max(LEAST_GAP, gap))
     x, y = 52.0, 569.0 if not view.look.bars else 564.0
-    for item, w in zip(items, widths, strict=True):
+    baseline = (y + 20 if palette else y + 15) + 5.5
+    for item, w in zip(items, widths, strict=False):
         x += 6 if item[0] is None else 0
         width, middle = _sample(reel, view, x, y, item)
         reel.text(x + width + 12, middle + 5.5, item[3], size=18, weight=500, fill="text")
-        x += width + 12 + w + gap
-    baseline = (y + 20 if palette else y + 15) + 5.5
+        x += w + gap
+    if dots:
+        for k in range(2):
+            put(reel, [patch(x + 18 * k, baseline - 12 + 0.5, 12, 12, k, radius=6)], 0, 0)
+        reel.text(x + DOTS_W, baseline, words.OTHERS, size=18, weight=500, fill="text")
     reel.text(right, baseline, note, size=18, weight=500, fill="text", anchor="end")
     if palette:
         _palette(reel, view, right + 14)

@@ -10,9 +10,10 @@ from typing import Any
 
 from ..film import FOREVER, MOTION
 from ..reel import Reel, Span
-from ..story import Message
+from ..story import Message, Story
 from . import words
 from .cellview import Cells
+from .lanes import shared
 from .layout import AIR, Layout, Point, along, lengths
 from .metrics import text_width
 from .tiles import Shape, arrowhead, patch, put
@@ -74,9 +75,8 @@ class Movers:
     ) -> None:
         self.view = view
         self.pen = pen or Pen()
-        slots = {cell.slot for place in view.story.places for cell in place.cells}
-        # Where there is only one chunk, its name tells nothing.
-        self.labels = view.look.bars and len(slots) > 1
+        self.names_inside = view.names_inside
+        self.labels = view.look.bars and view.has_chunks and not self.names_inside
         self.dots = dots
         self.trail: dict[str, Any] = {"stroke": "ink", "width": self.pen.trail}
         self.dashed = dashed
@@ -140,19 +140,16 @@ class Movers:
     def _step_ways(self, reel: Reel) -> None:
         """Draw each message's own way while its step is on; those of the first from the start."""
         steps = self.view.pace.steps
-        for number, way in self.layout.ways.items():
+        for number, points in self.layout.ways.items():
             if number in self.dots or number not in self.bundles:
                 continue
             step = self.view.story.messages[number].step
             shown = (steps[step][0] if step else -FOREVER, steps[step][1])
-            self._arrow(reel, way.points, shown, [self._flight(number)], ())
+            self._arrow(reel, points, shown, [self._flight(number)], ())
 
     def _flight(self, number: int) -> Span:
-        """Return when a message flies: in all of its time, or in the share that its way says."""
-        start, end = self.view.pace.flights[number]
-        way = self.layout.ways.get(number)
-        early, late = way.span if way is not None else (0.0, 1.0)
-        return start + early * (end - start), start + late * (end - start)
+        """Return when a message is under way: in all of its flight, or in a share of it."""
+        return shared(self.view.pace.flights[number], self.layout.spans.get(number, (0.0, 1.0)))
 
     def _arrow(
         self,
@@ -187,7 +184,7 @@ class Movers:
     def _points(self, number: int) -> tuple[Point, ...]:
         """Return the corners of a message's way, from edge to edge."""
         if number in self.layout.ways:
-            return self.layout.ways[number].points
+            return self.layout.ways[number]
         message = self.view.story.messages[number]
         return self.layout.routes[message.src, message.dst]
 
@@ -223,10 +220,7 @@ class Movers:
     def _message(self, reel: Reel, number: int, message: Message) -> None:
         """Draw a message on its way: its cell in an ink frame, a trail behind it."""
         start, end = self._flight(number)
-        name = ""
-        if self.layout.ways:
-            many = len(message.pieces) > 3
-            name = words.chunk(message, brief=True) if self.labels else words.MORE if many else ""
+        name = self.view.name_of(message) if self.names_inside else ""
         shapes, w, h = self.view.token(message, name)
         way = self._ends(number, message, w, h)
         is_beside = number in self.beside
@@ -239,13 +233,12 @@ class Movers:
             over = start + min(1.0, (end - start) / 2)
         ref = reel.ref(**words.message_ref(self.view.story, message))
         tail = self._points(number)[0]
-        labels = self.labels and not self.layout.ways
         lifts = self.lifts and len(way) > 2
         for k, (begin, goal, span) in enumerate(_legs(way, (start, over), lifts)):
             lifting = lifts and k == 0
             leg = (begin, goal, span, len(way) == 2)
             self._leg(reel, shapes, (w, h), leg, None if lifting or is_beside else tail, ref)
-            if labels:
+            if self.labels:
                 self._label(reel, message, (w, h), leg, is_beside)
             if not lifting and not is_beside:
                 during = (span[1], end)
@@ -254,7 +247,7 @@ class Movers:
         if over < end:
             leg = (way[-1], way[-1], (over, end), False)
             self._leg(reel, shapes, (w, h), leg, None, ref)
-            if labels:
+            if self.labels:
                 self._label(reel, message, (w, h), leg, is_beside)
 
     def _dot(self, reel: Reel, number: int, message: Message) -> None:
@@ -320,9 +313,15 @@ class Movers:
         view = self.view
         messages = [view.story.messages[number] for number in numbers]
         pieces = [message.pieces[0] for message in messages]
-        operands = [*(piece.payload for piece in pieces[::-1]), pieces[0].before]
-        if not view.numbers or not all(content.values for content in operands):
+        own = pieces[0].before
+        if view.story.places[messages[0].dst].rank is None and own.values is None:
+            operands = [piece.payload for piece in pieces]  # a switch has nothing of its own
+        else:
+            operands = [*(piece.payload for piece in pieces[::-1]), own]
+        if not view.numbers or len(operands) < 2 or not all(c.values for c in operands):
             return
+        if self.layout.ways and (len(messages[0].pieces) > 1 or view.rows > 3):
+            return  # one sum for many would be taken for all of them
         start, end = view.pace.flights[numbers[0]]
         during = (start + 0.4 * (end - start), view.pace.steps[messages[0].step][1])
         spot = self.layout.spots[messages[0].dst]

@@ -6,15 +6,17 @@ Where only the call is known, `textbook` draws it instead.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..film import FOREVER, Film
 from ..reel import Reel
 from ..story import Story
 from . import frame, sentences, words
 from .cellview import BEAM_H, Cells
 from .frame import STAGE
-from .lanes import Lanes, far, row_of
+from .lanes import Lanes, emphasised, far, in_time, row_of
 from .lanes import dots as dots_of
-from .layout import Box, Family, Layout, columns_of, family, ring, tree
+from .layout import Box, Family, Layout, columns_of, family, fan_spans, ring, tree
 from .legend import column as legend_column
 from .legend import row as legend_row
 from .movers import Movers
@@ -22,6 +24,8 @@ from .pace import Pace, by_steps
 
 INNER = Box(52, 144, 1176, 405)  # room of the cards, above the legend
 TREE = Box(52, 148, 1176, 446)
+MOST_IN_ROW = 16  # ranks
+MOST_IN_TREE = 4  # cells
 NAME_W = 124  # room of a rank's name beside its cells
 
 
@@ -35,13 +39,11 @@ def build(story: Story) -> Film:
     pace = by_steps(story)
     frame.ground(reel)
     view = Cells(story, pace)
-    found = family(story)
-    if found is not None and found.root >= story.n:
-        found = None  # a tree around a switch is a beam and what hangs on it
+    found = _family(view)
     dots: frozenset[int] = frozenset()
     if found is not None:
         layout = _tree(view, found)
-    elif story.n > 2 and far(story):
+    elif 2 < story.n <= MOST_IN_ROW and (far(story) or family(story) is not None):
         dots = dots_of(story)
         layout = _row(view, dots)
     else:
@@ -49,11 +51,29 @@ def build(story: Story) -> Film:
     told = _words(reel, story, pace, numbers=view.numbers or view.names)
     frame.plate(reel, "stage", *STAGE)
     view.draw(reel, layout, framed=found is None)
+    for step, rank in (emphasised(story) if dots else {}).items():
+        x, y, w, h = layout.spots[rank]
+        reel.rect(x + 1.25, y + 1.25, w - 2.5, h - 2.5, stroke="ink", width=2.5, radius=10,
+                  during=pace.steps[step], z=1)  # fmt: skip
     Movers(view, layout, lifts=found is not None, dots=dots).draw(reel)
     reel.panel("legend", STAGE[0], STAGE[1] + 440, STAGE[2], 48)
-    (legend_row if found is None else legend_column)(reel, view)
+    if found is None:
+        legend_row(reel, view, dots=bool(dots))
+    else:
+        legend_column(reel, view)
     _bar(reel, story, pace)
     return frame.film(reel, "simple", story, pace, told)
+
+
+def _family(view: Cells) -> Family | None:
+    """Return the tree to draw; None for what is no tree, or none of a few cells at each rank.
+
+    A tree around a switch is a beam and what hangs on it.
+    """
+    found = family(view.story)
+    own = {len(place.cells) for place in view.story.places if place.rank is not None}
+    drawn = found is not None and found.root < view.n and len(own) == 1 and max(own) <= MOST_IN_TREE
+    return found if drawn else None
 
 
 def _ring(view: Cells) -> Layout:
@@ -61,8 +81,11 @@ def _ring(view: Cells) -> Layout:
     columns = columns_of(view.n)
     card_w = {1: 462.0, 2: 462.0, 3: 300.0, 4: 198.0}.get(columns, INNER.w / columns * 0.8)
     card_h = view.choose(card_w)
-    apart = (view.token_h / 2 + 6, view.token_w / 2 + 10)
     links = view.story.links()
+    token_w = view.token_w
+    if view.look.bars and any((dst, src) in links for src, dst in links):
+        token_w = view.fit_tokens(card_w / 2)
+    apart = (view.token_h / 2 + 6, token_w / 2 + 10)
     helpers = sum(place.rank is None for place in view.story.places)
     return ring(view.n, INNER, card_w, card_h, links, helpers=helpers, apart=apart)
 
@@ -80,15 +103,21 @@ def _row(view: Cells, dots: frozenset[int]) -> Layout:
         Box(INNER.x + k * wide, INNER.y, wide - (16 if k < len(helpers) - 1 else 0), BEAM_H)
         for k in range(len(helpers))
     ]
-    lanes = Lanes(story, spots, INNER, token_h=view.token_h, beside=dots)
-    return Layout(tuple(spots), {}, lanes.ways())
+    widest = view.fit_tokens(spots[1].x - spots[0].x - 36)
+    lanes = Lanes(story, spots, INNER, token_w=widest, token_h=view.token_h, beside=dots)
+    view.pace, spans = in_time(story, view.pace, lanes.spans)
+    return Layout(tuple(spots), {}, lanes.ways, spans)
 
 
 def _tree(view: Cells, found: Family) -> Layout:
     leaves = view.n - len(found.children)
     room = TREE.w / max(leaves, 1) - NAME_W
     block_w, block_h = view.choose_block(room)
-    return tree(found, TREE, block_w, block_h, NAME_W)
+    if view.look.bars:
+        view.fit_tokens(room)
+    layout = tree(found, TREE, block_w, block_h, NAME_W)
+    view.pace, spans = in_time(view.story, view.pace, fan_spans(view.story, layout))
+    return replace(layout, spans=spans)
 
 
 def _words(reel: Reel, story: Story, pace: Pace, *, numbers: bool) -> list[str]:
