@@ -11,7 +11,7 @@ goes through what happens in order of time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,13 +95,20 @@ class Work:
         program = self.program
         if not sharing:  # as if no path had a link
             program = program._replace(path_starts=np.zeros_like(program.path_starts))
+        if not events.play(program, self._pick, times.start, times.arrived, times.written):
+            wait_graph(self.schedule, self.policy).levels()  # raises, and prints the cycle
+        return times
+
+    def changes(self) -> events.Changes:
+        """Return when messages that share links changed their speeds, by going through it again."""
+        return events.changes(self.program, self._pick)
+
+    def _pick(self, kernel: Any) -> Any:
+        """Return a kernel of `events` as it is to be run."""
         # What flows at once is shared anew at each event: the work grows with its square.
         at_once = int(np.bincount(self.schedule.step).max(initial=0))
         n = len(self.schedule)
-        pick = partial(run, n=max(n, n * at_once // _AT_ONCE))
-        if not events.play(program, pick, times.start, times.arrived, times.written):
-            wait_graph(self.schedule, self.policy).levels()  # raises, and prints the cycle
-        return times
+        return run(kernel, max(n, n * at_once // _AT_ONCE))
 
     def _no_times(self) -> Times:
         n = len(self.program.size_bytes)

@@ -39,7 +39,7 @@ AFTER, BEFORE = range(2)
 # Columns of `routes`: latency, rate of the slowest link.
 LATENCY, SLOWEST = range(2)
 # Rows of `lists`, which are stacks and queues of numbers, and entries of `size`, their lengths.
-N_HEAP, N_STACK, N_TOUCHED, N_SEARCH = range(4)
+N_HEAP, N_STACK, N_TOUCHED, N_SEARCH, N_CHANGES = range(5)
 # What a message in the queue waits for.
 START, BEGIN, ARRIVE = range(3)
 
@@ -59,9 +59,11 @@ class State(NamedTuple):
             is, -1 if nowhere. Items: message m, writing of row r as messages + r.
         stack: What can happen now, as items.
         touched, reached, flows, full: Room for lists of links and messages.
-        size: Lengths of heap, stack and touched; number of the last search.
+        size: Lengths of heap, stack and touched; number of the last search; changes of speeds.
         burst_bytes, extra_ns, notice_ns: As in the program.
         dst_does: Whether a step of the destination's lane is done when all is written there.
+        change_of, changes: Room to note which message changed its speed, when and to what; no
+            room where nobody asks, (room,) and (room, 2).
     """
 
     rows: Array
@@ -103,12 +105,16 @@ class State(NamedTuple):
     extra_ns: Floats
     notice_ns: Floats
     dst_does: bool
+    change_of: Array
+    changes: Floats
 
 
 Pick = Callable[[Any], Any]
 
 
-def state_of(p: Program, pick: Pick, start: Floats, arrived: Floats, written: Floats) -> State:
+def state_of(
+    p: Program, pick: Pick, start: Floats, arrived: Floats, written: Floats, room: int = 0
+) -> State:
     n_rows, n, n_links = len(p.step), len(p.size_bytes), len(p.link_rate)
     slots = p.n_slots.astype(np.int64)
     rows = _table(np.int32, p.step, p.message, p.src_key, p.dst_key, slots, -1, slots + 1)
@@ -159,7 +165,7 @@ def state_of(p: Program, pick: Pick, start: Floats, arrived: Floats, written: Fl
         reached=np.empty(n_links, np.int32),
         flows=np.empty(n, np.int32),
         full=np.empty(n_links, np.int32),
-        size=np.zeros(4, np.int64),
+        size=np.zeros(5, np.int64),
         most_hops=most_hops,
         window=p.window,
         is_lockstep=p.is_lockstep,
@@ -167,6 +173,8 @@ def state_of(p: Program, pick: Pick, start: Floats, arrived: Floats, written: Fl
         extra_ns=p.extra_ns,
         notice_ns=p.notice_ns,
         dst_does=len(p.dst_lane) > 0,
+        change_of=np.empty(room, np.int32),
+        changes=np.empty((room, 2)),
     )
 
 

@@ -10,6 +10,8 @@ the run before are done. A lane enters a step when those far enough back are don
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -35,6 +37,7 @@ from .event_state import (
     MEMBER,
     MESSAGE,
     MESSAGE_WAITS,
+    N_CHANGES,
     N_HEAP,
     N_SLOTS,
     N_STACK,
@@ -74,6 +77,20 @@ Floats = npt.NDArray[np.float64]
 MOMENT = 1e-14
 
 
+class Changes(NamedTuple):
+    """When messages changed their speeds.
+
+    Attributes:
+        message: Of each change, in order of time, (changes,).
+        time_ns: When, (changes,).
+        rate: To how many bytes a nanosecond, (changes,).
+    """
+
+    message: Array
+    time_ns: Floats
+    rate: Floats
+
+
 def play(program: Program, pick: Pick, start: Floats, arrived: Floats, written: Floats) -> bool:
     """Fill in the times of all messages and rows; return whether all of them happened.
 
@@ -82,13 +99,31 @@ def play(program: Program, pick: Pick, start: Floats, arrived: Floats, written: 
         pick: Returns a kernel as it is to be run.
         start, arrived, written: As in `program_order.walk`.
     """
-    state = state_of(program, pick, start, arrived, written)
+    return _run(state_of(program, pick, start, arrived, written), pick) == len(program.step)
+
+
+def changes(program: Program, pick: Pick) -> Changes:
+    """Return when messages changed their speeds; `play` returned True for the same program."""
+    room = 4 * len(program.size_bytes)
+    while True:
+        n = len(program.size_bytes)
+        state = state_of(program, pick, np.zeros(n), np.zeros(n), np.zeros(len(program.step)), room)
+        _run(state, pick)
+        found = int(state.size[N_CHANGES])
+        if found <= room:
+            times = state.changes[:found]
+            return Changes(state.change_of[:found], times[:, 0], times[:, 1])
+        room = found
+
+
+def _run(state: State, pick: Pick) -> int:
+    """Let everything happen; return how many rows were written."""
     tail = np.full(len(state.steps), -1, np.int32)
     last_row = np.full(len(state.messages), -1, np.int32)
     last_step = np.full(len(state.lanes), -1, np.int32)
     pick(_order_accesses)(state, state.keys[:, AT].copy())
     pick(_order_steps)(state, last_row, last_step, tail)
-    return bool(pick(_play)(state) == len(program.step))
+    return int(pick(_play)(state))
 
 
 @kernel

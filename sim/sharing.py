@@ -15,6 +15,7 @@ from .event_state import (
     COUNT,
     GROWING,
     LEFT,
+    N_CHANGES,
     N_SEARCH,
     N_TOUCHED,
     ON_LINK,
@@ -131,3 +132,15 @@ def _set_speed(s: State, m: int, speed: float, now: float) -> None:
         s.bytes[m, SINCE] = now
         s.bytes[m, SPEED] = speed
         push(s, m, now + s.bytes[m, LEFT] / speed)
+        _note(s, m, speed, now)
+
+
+@kernel
+def _note(s: State, m: int, speed: float, now: float) -> None:
+    """Note a change of a message's speed, if there is room."""
+    k = s.size[N_CHANGES]
+    if k < len(s.change_of):
+        s.change_of[k] = m
+        s.changes[k, 0] = now
+        s.changes[k, 1] = speed
+    s.size[N_CHANGES] = k + 1
