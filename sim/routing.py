@@ -139,8 +139,12 @@ class Routes:
             found.append(Link(a, b, about["bandwidth_Bps"], about["latency_ns"], both_ways=False))
         return tuple(found)
 
-    def paths(self, src: Ints, dst: Ints) -> Paths:
+    def paths(self, src: Ints, dst: Ints, *, lost_ok: bool = False) -> Paths:
         """Return the paths of messages from `src` to `dst`, places of shape (messages,).
+
+        Args:
+            src, dst: Places, (messages,) each.
+            lost_ok: Whether there may be no path, which then has no links and an infinite rate.
 
         Raises:
             TopologyError: No path leads from one of them to the other.
@@ -152,7 +156,7 @@ class Routes:
         at, target = np.divmod(pairs, n_places)
         source = order[at]
         found = self._walk(source, target)
-        if np.isinf(found.rate).any():
+        if not lost_ok and np.isinf(found.rate).any():
             lost = np.isinf(found.rate) & (self._node[source] != self._node[target])
             if lost.any():
                 raise self._no_path(int(source[lost][0]), int(target[lost][0]))
@@ -171,11 +175,12 @@ class Routes:
 
     def _no_path(self, src: int, dst: int) -> TopologyError:
         return TopologyError(
-            f"no path from {self._label(src)} to {self._label(dst)}: "
+            f"no path from {self.label(src)} to {self.label(dst)}: "
             "the schedule sends a message there; add a link, or use another algorithm"
         )
 
-    def _label(self, place: int) -> str:
+    def label(self, place: int) -> str:
+        """Return what a place is for a person."""
         name = self.links.nodes[self._node[place]]
         return f"rank {place} ({name})" if place < self._n_ranks else f"helper {name}"
 
