@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import MissingExtra
-from .common import OUT, as_json, policy, ranks, topology
+from .common import OUT, as_json, policy, ranks
 from .console import print_table, unused
 
 if TYPE_CHECKING:
@@ -125,12 +125,10 @@ def _print_table(table: Table) -> None:
     print_table(rows[0], rows[1:])
 
 
-def _figure(
-    found: Comparison, path: Path | None, theme: str, *, opens: bool, quiet: bool
-) -> None:
+def _figure(found: Comparison, path: Path | None, theme: str, *, opens: bool, quiet: bool) -> None:
     """Write the page; without plotly only where it was asked for."""
     try:
-        from ..dashboard.comparison import page
+        from ..dashboard.comparison_page import page
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("chunkscope"):
             raise

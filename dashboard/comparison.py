@@ -8,9 +8,9 @@ thin: their names come up under the pointer. Crossovers and names stand in a str
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import ceil, floor, log2, log10
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -82,7 +82,7 @@ def chart(found: Comparison, theme: str = "light") -> go.Figure:
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": SANS, "size": 12, "color": palette["text"]},
-        margin={"l": 64, "r": 12, "t": 4, "b": 40},
+        margin={"l": 64, "r": 12, "t": 4, "b": 28},
         hoverlabel={
             "font": {"family": MONO, "size": 12, "color": palette["inverse"]},
             "bgcolor": palette["ink"],
@@ -100,14 +100,23 @@ class _Curve(NamedTuple):
 
     values: Floats  # (algorithms, sizes)
     bound: Floats  # (sizes,)
+    limits: tuple[float, float]
     log: bool
     column: int
 
+    def scale(self, value: float) -> float:
+        """Return a value in the units of the axis."""
+        return log10(value) if self.log else value
+
+    def height(self, values: Floats, x: float, sizes: Floats) -> float:
+        """Return how high a line is at the logarithm of a size, in the units of the axis."""
+        y = np.log10(values) if self.log else values
+        return float(np.interp(x, np.log10(sizes), y))
+
     def at(self, a: int, size: float, sizes: Floats) -> float:
-        """Return an algorithm's value at a size, on the line as it is drawn."""
-        y = np.log10(self.values[a]) if self.log else self.values[a]
-        here = float(np.interp(log10(size), np.log10(sizes), y))
-        return float(10**here) if self.log else here
+        """Return an algorithm's value at a size, on its line as it is drawn."""
+        y = self.height(self.values[a], log10(size), sizes)
+        return float(10**y) if self.log else y
 
 
 def _curves(found: Comparison, theme: str) -> go.Figure:
@@ -120,8 +129,10 @@ def _curves(found: Comparison, theme: str) -> go.Figure:
         vertical_spacing=0.13,
         horizontal_spacing=0.085,
     )
-    times = _Curve(np.maximum(found.time_ns, 1), np.maximum(found.bound_ns, 1), True, 1)
-    busbw = _Curve(found.busbw_Bps, found.bound_busbw_Bps, False, 2)
+    time_ns, bound_ns = np.maximum(found.time_ns, 1), np.maximum(found.bound_ns, 1)
+    times = _Curve(time_ns, bound_ns, _time_range(time_ns, bound_ns), True, 1)
+    limits_Bps = 0.0, _top_Bps(found)
+    busbw = _Curve(found.busbw_Bps, found.bound_busbw_Bps, limits_Bps, False, 2)
     for curve in (times, busbw):
         _lines(drawn, found, curve, palette)
         _bound(drawn, found, curve, palette)
@@ -130,10 +141,11 @@ def _curves(found: Comparison, theme: str) -> go.Figure:
     _strip(drawn, found, palette)
     for curve in (times, busbw):
         _names(drawn, found, curve, palette)
+        _dots(drawn, found, curve, palette)
         for cross in found.crossovers:
             style = {"color": palette["idle"], "width": 1, "dash": "dot"}
             drawn.add_vline(cross.size_bytes, line=style, layer="below", row=2, col=curve.column)
-    drawn.update_layout(height=470)
+    drawn.update_layout(height=456)
     return drawn
 
 
@@ -170,7 +182,9 @@ def _hover(found: Comparison, a: int) -> list[str]:
         slower = time_ns / best[k] if best[k] > 0 else 1.0
         rank = "the fastest" if slower < 1.0005 else f"{slower:.2f} × the fastest"
         busbw = format_Bps(float(found.busbw_Bps[a, k]))
-        lines.append(f"<b>{name}</b>  {format_bytes(size)}<br>{format_ns(time_ns)}  {busbw}<br>{rank}")
+        lines.append(
+            f"<b>{name}</b>  {format_bytes(size)}<br>{format_ns(time_ns)}  {busbw}<br>{rank}"
+        )
     return lines
 
 
@@ -212,6 +226,33 @@ def _envelope(drawn: go.Figure, found: Comparison, curve: _Curve, palette: Palet
     )
 
 
+def _dots(drawn: go.Figure, found: Comparison, curve: _Curve, palette: Palette) -> None:
+    """Mark the crossovers."""
+    sizes = found.size_bytes.astype(np.float64)
+    crosses = found.crossovers
+    drawn.add_scatter(
+        x=[cross.size_bytes for cross in crosses],
+        y=[
+            curve.at(found.algorithms.index(cross.after), cross.size_bytes, sizes)
+            for cross in crosses
+        ],
+        name="crossovers",
+        mode="markers",
+        marker={
+            "size": 8,
+            "color": palette["panel"],
+            "line": {"width": 2, "color": palette["ink"]},
+        },
+        text=[
+            f"from {format_bytes(cross.size_bytes)} on<br><b>{cross.after}</b>, not {cross.before}"
+            for cross in crosses
+        ],
+        hoverinfo="text",
+        row=2,
+        col=curve.column,
+    )
+
+
 def _axes(
     drawn: go.Figure, found: Comparison, times: _Curve, busbw: _Curve, palette: Palette
 ) -> None:
@@ -235,7 +276,7 @@ def _axes(
         **common,
         row=2,
     )
-    low_ns, high_ns = _time_range(found)
+    low_ns, high_ns = times.limits
     time_ticks = _decades(low_ns, high_ns)
     drawn.update_yaxes(
         type="log",
@@ -246,7 +287,7 @@ def _axes(
         row=2,
         col=1,
     )
-    top = _top_Bps(found)
+    top = busbw.limits[1]
     rate_ticks = _round_ticks(top)
     drawn.update_yaxes(
         range=[0, top],
@@ -272,10 +313,10 @@ def _axes(
         )
 
 
-def _time_range(found: Comparison) -> tuple[float, float]:
-    best, slowest = np.nanmin(found.time_ns, axis=0), np.nanmax(found.time_ns)
-    least = min(found.bound_ns[found.bound_ns > 0].min(initial=np.inf), best.min())
-    return max(float(least), 1) / 1.8, max(min(float(slowest), float(best.max()) * _SLOWEST), 2) * 1.4
+def _time_range(time_ns: Floats, bound_ns: Floats) -> tuple[float, float]:
+    best, slowest = np.nanmin(time_ns, axis=0), float(np.nanmax(time_ns))
+    low = min(float(bound_ns.min()), float(best.min()))
+    return low / 1.8, min(slowest, float(best.max()) * _SLOWEST) * 1.4
 
 
 def _top_Bps(found: Comparison) -> float:
@@ -310,10 +351,13 @@ def _strip(drawn: go.Figure, found: Comparison, palette: Palette) -> None:
     places = [log2(span.last_bytes) for span in spans[:-1]]
     ends = [(format_bytes(spans[0].first_bytes), low), (format_bytes(spans[-1].last_bytes), high)]
     for text, x in ends:
-        _word(drawn, text, x, 0, palette["muted"], shift=-12, anchor="left" if x == low else "right")
-    taken = [(low, low + 70 / px), (high - 70 / px, high)]
+        _word(
+            drawn, text, x, 0, palette["muted"], shift=-12, anchor="left" if x == low else "right"
+        )
+    room = [len(text) * _LETTER / px for text, _ in ends]
+    taken = [(low, low + room[0]), (high - room[1], high)]
     for text, x in zip(words, places):
-        half = len(text) * _LETTER / 2 / px
+        half = (len(text) * _LETTER / 2 + 4) / px
         span_px = (x - half, x + half)
         if all(span_px[1] < a or span_px[0] > b for a, b in taken):
             taken.append(span_px)
@@ -363,49 +407,99 @@ class _Box(NamedTuple):
         )
 
 
-def _names(drawn: go.Figure, found: Comparison, curve: _Curve, palette: Palette) -> None:
-    """Write the names of the fastest beside their lines, on the side where no line is.
+# Where along its reign an algorithm's name may stand, best first.
+_ALONG = (0.5, 0.35, 0.65, 0.2, 0.8, 0.05, 0.95)
 
-    Where two names would meet, the one that is the fastest for longer has its place; the strip has
-    all of them.
+
+def _names(drawn: go.Figure, found: Comparison, curve: _Curve, palette: Palette) -> None:
+    """Write names beside the lines of the fastest and of the bound, where no such line is.
+
+    Names that meet others are left out, of those that are the fastest for a short while first: the
+    strip has all of them.
     """
     sizes = found.size_bytes.astype(np.float64)
     low, high = log10(sizes[0]), log10(sizes[-1])
-    bottom, top = map(log10, _time_range(found)) if curve.log else (0.0, _top_Bps(found))
-    taken: list[_Box] = []
-    named: set[str] = set()
-    axes = f"{curve.column + 1}"
     spans = sorted(reigns(found), key=lambda span: -log2(span.last_bytes / span.first_bytes))
-    for span in spans:
-        if span.algorithm in named:
+    wanted = [
+        (span.algorithm, curve.values[found.algorithms.index(span.algorithm)], "ink",
+         log10(span.first_bytes), log10(span.last_bytes))
+        for span in spans
+    ]  # fmt: skip
+    wanted.append(("lower bound", curve.bound, "muted", low + 0.5 * (high - low), high))
+    frame = _Frame(low, high, *map(curve.scale, curve.limits))
+    best = (np.nanmin if curve.log else np.nanmax)(curve.values, axis=0)
+    bound, fastest = (
+        [_Box(*frame.px(x, curve.height(values, x, sizes)), 1, 1) for x in _grid(low, high)]
+        for values in (curve.bound, best)
+    )
+    taken: dict[str, _Box] = {}
+    for text, values, colour, first, last in wanted:
+        spots = []
+        for share in _ALONG:
+            x = first + share * (last - first)
+            y = curve.height(values, x, sizes)
+            box = frame.beside(x, y, len(text) * _LETTER, lower_right=curve.log)
+            if box is None or any(box.meets(other) for other in taken.values()):
+                continue
+            crossed = [fastest] if values is curve.bound else [fastest, bound]
+            count = sum(box.meets(line) for lines in crossed for line in lines)
+            if curve.log or not count:  # a name beyond the bound would look like the bound's
+                spots.append((count, len(spots), x, y, box))
+        if not spots or text in taken:
             continue
-        middle = (span.first_bytes * span.last_bytes) ** 0.5
-        value = curve.at(found.algorithms.index(span.algorithm), middle, sizes)
-        y = log10(value) if curve.log else value
-        px_x = (log10(middle) - low) / (high - low) * _PANEL
-        px_y = (y - bottom) / (top - bottom) * _PANEL_HEIGHT
-        width = len(span.algorithm) * _LETTER
-        # Faster is lower right among times, and upper left among rates.
-        box = _Box(px_x + 8, px_y - 22, width, 16) if curve.log else _Box(
-            px_x - 8 - width, px_y + 6, width, 16)  # fmt: skip
-        inside = 0 <= box.left and box.left + width <= _PANEL and box.bottom >= 0
-        if not inside or any(box.meets(other) for other in taken):
-            continue
-        taken.append(box)
-        named.add(span.algorithm)
+        _, _, x, y, taken[text] = min(spots)
         drawn.add_annotation(
-            text=span.algorithm,
-            xref=f"x{axes}",
-            yref=f"y{axes}",
-            x=log10(middle),
+            text=text,
+            xref=f"x{curve.column + 1}",
+            yref=f"y{curve.column + 1}",
+            x=x,
             y=y,
             xanchor="left" if curve.log else "right",
             yanchor="top" if curve.log else "bottom",
-            xshift=6 if curve.log else -6,
+            xshift=_BESIDE if curve.log else -_BESIDE,
             yshift=-4 if curve.log else 4,
             showarrow=False,
-            font={"size": 12, "color": palette["ink"]},
+            bgcolor=palette["panel"],
+            borderpad=0,
+            font={"size": 12, "color": palette[colour]},
         )
+
+
+def _grid(low: float, high: float) -> Iterable[float]:
+    return np.linspace(low, high, 80).tolist()
+
+
+# Between a point and the name beside it, in px.
+_BESIDE = 7
+
+
+class _Frame(NamedTuple):
+    """What a narrow panel shows, in the units of its axes: logarithms where they have those."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    def px(self, x: float, y: float) -> tuple[float, float]:
+        """Return where a point is, in px from the lower left corner."""
+        across = (x - self.left) / (self.right - self.left) * _PANEL
+        return across, (y - self.bottom) / (self.top - self.bottom) * _PANEL_HEIGHT
+
+    def beside(self, x: float, y: float, width: float, *, lower_right: bool) -> _Box | None:
+        """Return the box of a text beside a point, or None where it has no room.
+
+        Args:
+            x, y: The point.
+            width: The text's, in px.
+            lower_right: On which side: there, or at the upper left.
+        """
+        across, up = self.px(x, y)
+        left, bottom = (
+            (across + _BESIDE, up - 20) if lower_right else (across - _BESIDE - width, up + 4)
+        )
+        inside = left >= 0 and left + width <= _PANEL and 0 <= bottom <= _PANEL_HEIGHT - 16
+        return _Box(left, bottom, width, 16) if inside else None
 
 
 def _bars(found: Comparison, palette: Palette) -> go.Figure:
@@ -446,11 +540,11 @@ def _bars(found: Comparison, palette: Palette) -> go.Figure:
 def _size_ticks(found: Comparison) -> list[int]:
     """Return powers of two between the smallest and largest size, at most seven."""
     low, high = (log2(float(found.size_bytes[end])) for end in (0, -1))
-    for step in (1, 2, 3, 5, 10, 20):
-        ticks = [1 << power for power in range(ceil(low), floor(high) + 1, step)]
-        if len(ticks) <= 7:
-            break
-    return ticks
+    first, doublings = ceil(low), floor(high) - ceil(low)
+    few = [step for step in range(1, doublings + 2) if doublings // step < 7]
+    # Preferably one that comes to both ends.
+    step = next((step for step in few[:4] if doublings % step == 0), few[0])
+    return [1 << power for power in range(first, first + doublings + 1, step)]
 
 
 def _decades(low: float, high: float) -> list[float]:

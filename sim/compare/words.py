@@ -49,9 +49,7 @@ def reigns(found: Comparison) -> list[Reign]:
     low, high = int(found.size_bytes[0]), int(found.size_bytes[-1])
     ends = [*(cross.size_bytes for cross in found.crossovers), high]
     names = [found.winners[0], *(cross.after for cross in found.crossovers)]
-    return [
-        Reign(name, first, last) for name, first, last in zip(names, [low, *ends[:-1]], ends)
-    ]
+    return [Reign(name, first, last) for name, first, last in zip(names, [low, *ends[:-1]], ends)]
 
 
 def best(found: Comparison) -> Table:
