@@ -37,8 +37,11 @@ GLOO_HEADER_BYTES = 48
 # Below this share of the rate of one message alone, ranks that all send share one medium: on one
 # host that is its cores and its memory.
 _SHARED = 0.9
-# A burst is believed in where it makes the errors' squares so many times smaller.
+# A burst is believed in where it makes the errors' squares so many times smaller, and where two
+# messages of more than twice its size are met so well.
 _BURST_GAIN = 2.0
+_BURST_ERROR = 0.05
+_MOST_HIDDEN = 10.0
 # Below this, how far the repetitions lie apart tells nothing about how well a size was measured.
 _LEAST_SPREAD = 0.01
 _BURSTS = tuple(float(1 << k) for k in range(10, 21, 2))
@@ -164,8 +167,8 @@ class MachineFit:
         """
         return Costs(
             message_ns=self.link.parts_ns[1],
-            header_bytes=self.header_bytes,
-            rendezvous_bytes=0,
+            header_bytes=float(self.header_bytes),
+            rendezvous_bytes=0.0,
             reduce_Bps=self.reduce_Bps,
             burst_bytes=self.link.burst_bytes,
         )
@@ -251,20 +254,28 @@ def _fit_level(level: Level) -> LinkFit:
 
     slopes = np.diff(one_way[-2:]) / np.diff(size[-2:]), np.diff(ring[-2:]) / np.diff(size[-2:])
     rough = [one_way[0], ring[0], *(max(float(slope[0]), 1e-9) for slope in slopes)]
-    plain = _least_squares(lambda logs: errors(np.append(logs, -np.inf)), np.log(rough))
-    best = np.append(plain, -np.inf)
+    best = np.append(
+        _least_squares(lambda logs: errors(np.append(logs, -np.inf)), np.log(rough)), -np.inf
+    )
+    gain = _BURST_GAIN
     for burst in _BURSTS:
         found = _least_squares(errors, np.log([*rough, burst]))
-        gain = 1.0 if np.isfinite(best[-1]) else _BURST_GAIN
+        above = size > 2 * np.exp(found[-1])
+        off = np.abs(_times(size, *np.exp(found))[0] / one_way - 1)[above]
+        if len(off) < 2 or off.max() > _BURST_ERROR:
+            continue
         if gain * np.square(errors(found)).sum() < np.square(errors(best)).sum():
-            best = found
+            best, gain = found, 1.0
     latency, step, alone, both, burst = np.exp(best)
+    # A link is at most so much faster than its largest message says, however noisy times were.
+    alone = max(alone, one_way[-1] / size[-1] / _MOST_HIDDEN)
+    both = max(both, ring[-1] / size[-1] / _MOST_HIDDEN, alone)
     one_way_fit, ring_fit = _times(size, latency, step, alone, both, burst)
     return LinkFit(
         latency_ns=float(latency),
         step_ns=float(max(step, latency)),
         alone_Bps=float(1e9 / alone),
-        bandwidth_Bps=float(min(1e9 / both, 1e9 / alone)),
+        bandwidth_Bps=float(1e9 / both),
         burst_bytes=float(burst),
         size_bytes=level.size_bytes,
         one_way_ns=one_way,
