@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .dashboard.film import film
     from .errors import ChunkscopeError, TraceMismatch
     from .sim.builder import Builder
+    from .sim.compare import compare
     from .sim.execute import execute
     from .sim.library import algorithms, build
     from .sim.replay import simulate
@@ -47,6 +48,7 @@ __all__ = [
     "Transfer",
     "algorithms",
     "build",
+    "compare",
     "diff",
     "execute",
     "export",
@@ -71,6 +73,7 @@ _HOMES = {
     "Transfer": ".sim.schedule",
     "algorithms": ".sim.library",
     "build": ".sim.library",
+    "compare": ".sim.compare",
     "diff": ".traces.diff",
     "execute": ".sim.execute",
     "export": ".dashboard.export",

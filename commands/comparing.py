@@ -10,7 +10,7 @@ import click
 
 from ..errors import MissingExtra
 from .common import OUT, as_json, policy, ranks
-from .console import print_table, unused
+from .console import print_table, progress, unused
 
 if TYPE_CHECKING:
     from ..sim.compare import Comparison
@@ -93,11 +93,12 @@ def _compared(
     from ..sim.compare import compare
 
     with ExitStack() as stack:
+        tell = stack.enter_context(progress("Comparing"))
         executor = None
         if jobs > 1:
             context = get_context("spawn")
             executor = stack.enter_context(ProcessPoolExecutor(jobs, mp_context=context))
-        return compare(collective, algorithms=algorithms, executor=executor, **words)
+        return compare(collective, algorithms=algorithms, executor=executor, progress=tell, **words)
 
 
 def _print(found: Comparison, *, show_all: bool) -> None:
@@ -114,15 +115,12 @@ def _print(found: Comparison, *, show_all: bool) -> None:
 
 def _print_table(table: Table) -> None:
     columns = list(zip(table.header, *table.rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    rows = [
-        tuple(
-            cell.rjust(width) if numeric else cell
-            for cell, width, numeric in zip(row, widths, table.numeric, strict=True)
-        )
-        for row in (table.header, *table.rows)
-    ]
-    print_table(rows[0], rows[1:])
+    aligned = []
+    for column, numeric in zip(columns, table.numeric, strict=True):
+        width = max(map(len, column)) if numeric and any(column[1:]) else 0
+        aligned.append([cell.rjust(width) for cell in column])
+    header, *rows = zip(*aligned, strict=True)
+    print_table(header, rows)
 
 
 def _figure(found: Comparison, path: Path | None, theme: str, *, opens: bool, quiet: bool) -> None:

@@ -76,13 +76,14 @@ def figure(found: Comparison, theme: str = "light") -> go.Figure:
 
 def chart(found: Comparison, theme: str = "light") -> go.Figure:
     """Return the chart alone."""
-    drawn = _bars(found, PALETTES[theme]) if len(found.size_bytes) == 1 else _curves(found, theme)
     palette = PALETTES[theme]
+    one_size = len(found.size_bytes) == 1
+    drawn = _bars(found, palette) if one_size else _curves(found, palette)
     drawn.update_layout(
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": SANS, "size": 12, "color": palette["text"]},
-        margin={"l": 64, "r": 12, "t": 4, "b": 28},
+        margin={"l": 64, "r": 12, "t": 28 if one_size else 4, "b": 28},
         hoverlabel={
             "font": {"family": MONO, "size": 12, "color": palette["inverse"]},
             "bgcolor": palette["ink"],
@@ -119,8 +120,7 @@ class _Curve(NamedTuple):
         return float(10**y) if self.log else y
 
 
-def _curves(found: Comparison, theme: str) -> go.Figure:
-    palette = PALETTES[theme]
+def _curves(found: Comparison, palette: Palette) -> go.Figure:
     drawn = make_subplots(
         rows=2,
         cols=2,
@@ -513,7 +513,10 @@ def _bars(found: Comparison, palette: Palette) -> go.Figure:
             x=times,
             y=names,
             orientation="h",
-            marker={"color": [palette["ink" if n in groups[0] else "idle"] for n in names]},
+            marker={
+                "line": {"width": 0},
+                "color": [palette["ink" if n in groups[0] else "idle"] for n in names],
+            },
             text=[format_ns(time) for time in times],
             textposition="outside",
             cliponaxis=False,
@@ -524,7 +527,7 @@ def _bars(found: Comparison, palette: Palette) -> go.Figure:
     drawn.add_annotation(
         text=f"lower bound {format_ns(bound_ns)}",
         x=bound_ns,
-        yref="y domain",
+        yref="paper",
         y=1,
         xanchor="left",
         yanchor="bottom",

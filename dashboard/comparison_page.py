@@ -31,8 +31,8 @@ _PAGE = """<!doctype html>
 <p class="muted">{question}</p>
 <section><div id="chart"></div></section>
 <section>{best}</section>
-<section><details><summary>Every algorithm</summary><div class="wide">{everything}</div></details>
-{left_out}</section>
+{everything}
+{left_out}
 <footer>{basis}</footer>
 </main>
 <script type="application/json" id="figure">{figure}</script>
@@ -62,7 +62,6 @@ td.n {{ font-family: {mono}; font-size: 12px; }}
 td:nth-child(2):not(.n) {{ font-weight: 600; color: {ink}; }}
 .wide {{ overflow-x: auto; }}
 summary {{ cursor: pointer; font-weight: 600; color: {ink}; }}
-p.out {{ margin: 8px 0 0; color: {muted}; }}
 """
 
 # Under the pointer an algorithm's line comes forward, in both panels.
@@ -110,13 +109,22 @@ def page(found: Comparison, theme: str = "light") -> str:
         answer=escape(answer(found)),
         question=escape(question(found)),
         best=_html(best(found)),
-        everything=_html(everything(found, len(found.size_bytes))[0]),
-        left_out="".join(f'<p class="out">Left out {escape(line)}</p>' for line in lines),
+        everything=_everything(found),
+        left_out="".join(f'<p class="muted">Left out {escape(line)}</p>' for line in lines),
         basis=escape(basis(found)),
         # No text of a figure may end the script that holds it.
         figure=chart(found, theme).to_json().replace("</", "<\\/"),
         script=_SCRIPT.replace("INK", f'"{palette["ink"]}"'),
     )
+
+
+def _everything(found: Comparison) -> str:
+    """Return the times of all algorithms at all sizes, folded away."""
+    if len(found.size_bytes) == 1:
+        return ""  # the table above has them
+    table = _html(everything(found, len(found.size_bytes))[0])
+    summary = "<summary>Every algorithm</summary>"
+    return f'<section><details>{summary}<div class="wide">{table}</div></details></section>'
 
 
 def _html(table: Table) -> str:

@@ -272,7 +272,7 @@ assert not strangers, strangers
 """
 
 
-# The public names. Adding one is a decision: there is room for twenty.
+# The public names. Adding one is a decision: there is room for twenty-four.
 
 PUBLIC = [
     "Builder",
@@ -284,6 +284,7 @@ PUBLIC = [
     "Transfer",
     "algorithms",
     "build",
+    "compare",
     "diff",
     "execute",
     "export",
@@ -300,7 +301,7 @@ PUBLIC = [
 
 def test_public_names_are_these() -> None:
     assert sorted(chunkscope.__all__) == sorted(PUBLIC)
-    assert len(PUBLIC) <= 20
+    assert len(PUBLIC) <= 24
 
 
 @pytest.mark.parametrize("name", PUBLIC)

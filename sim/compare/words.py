@@ -53,30 +53,43 @@ def reigns(found: Comparison) -> list[Reign]:
 
 
 def best(found: Comparison) -> Table:
-    """Return a line for each size: the winner, how fast it is, and how far the next one is."""
+    """Return a line for each size: the winner, how fast it is, and how far the next one is.
+
+    With one size it has a line for each algorithm, the fastest first.
+    """
+    if len(found.size_bytes) == 1:
+        return _only_size(found)
     rows = []
     for k, size in enumerate(found.size_bytes.tolist()):
         first, *others = found.ranking(k)
-        a = found.algorithms.index(first[0])
-        time_ns, bound_ns = float(found.time_ns[a, k]), float(found.bound_ns[k])
+        time_ns, *told = _figures(found, first[0], k)
         next_best, slower = "", ""
         if others:
-            next_best = _equals(others[0])
             next_ns = float(found.time_ns[found.algorithms.index(others[0][0]), k])
-            slower = _slower(next_ns / time_ns) if time_ns > 0 else ""
-        rows.append(
-            (
-                format_bytes(size),
-                _equals(first),
-                format_ns(time_ns),
-                format_Bps(float(found.busbw_Bps[a, k])),
-                f"{time_ns / bound_ns:.2f}" if bound_ns > 0 else "",
-                next_best,
-                slower,
-            )
-        )
+            next_best, slower = _equals(others[0]), _slower(next_ns, time_ns)
+        rows.append((format_bytes(size), _equals(first), *told, next_best, slower))
     header = ("size", "fastest", "time", "busbw", "× bound", "next best", "slower")
     return Table(header, rows, (True, False, True, True, True, False, True))
+
+
+def _only_size(found: Comparison) -> Table:
+    names = [name for group in found.ranking(0) for name in group]
+    best_ns, *_ = _figures(found, names[0], 0)
+    rows = []
+    for name in names:
+        time_ns, *told = _figures(found, name, 0)
+        rows.append((name, *told, _slower(time_ns, best_ns)))
+    header = ("algorithm", "time", "busbw", "× bound", "slower")
+    return Table(header, rows, (False, True, True, True, True))
+
+
+def _figures(found: Comparison, name: str, k: int) -> tuple[float, str, str, str]:
+    """Return an algorithm's time at the k-th size, and the words for it, busbw and the bound."""
+    a = found.algorithms.index(name)
+    time_ns, bound_ns = float(found.time_ns[a, k]), float(found.bound_ns[k])
+    busbw = format_Bps(float(found.busbw_Bps[a, k])) if found.size_bytes[k] else ""
+    ratio = f"{time_ns / bound_ns:.2f}" if bound_ns > 0 else ""
+    return time_ns, format_ns(time_ns), busbw, ratio
 
 
 def everything(found: Comparison, sizes_a_table: int = 8) -> list[Table]:
@@ -135,7 +148,10 @@ def _equals(names: tuple[str, ...]) -> str:
     return f"{first} = {others[0]}" if len(others) == 1 else f"{first} = {len(others)} others"
 
 
-def _slower(ratio: float) -> str:
+def _slower(time_ns: float, best_ns: float) -> str:
+    if time_ns <= best_ns or best_ns == 0:
+        return ""
+    ratio = time_ns / best_ns
     return f"{ratio:.1f} ×" if ratio >= 2 else f"+{100 * (ratio - 1):.2g} %"
 
 
