@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 
 
 # What a stage's time consists of.
-PARTS = ("late", "latency", "bytes", "shared", "write")
+PARTS = ("late", "notice", "latency", "bytes", "shared", "write")
 
 
 class Wait(StrEnum):
@@ -40,6 +40,7 @@ class Wait(StrEnum):
     STEP = "step"  # an earlier step of its place was done
     AFTER = "after"  # the plan says after which row it goes
     RANK = "rank"  # its rank was late
+    NOTICE = "notice"  # its receiver said that it is ready
     PORT = "port"  # one of its ends was busy with as many messages as it can have
     SLOT = "slot"  # where it is written was in use
 
@@ -53,6 +54,7 @@ class Stage:
         waited_for: What let it go.
         begin_ns, end_ns: When it was let go, and when it let the next one go.
         late_ns: Until its rank was there.
+        notice_ns: Until the receiver's notice was there, from when that entered the step.
         latency_ns: Latency of its path, with the fixed cost of a message.
         bytes_ns: What its bytes take alone on the path.
         shared_ns: What they took longer, because others used a link of the path.
@@ -65,6 +67,7 @@ class Stage:
     begin_ns: float
     end_ns: float
     late_ns: float = 0.0
+    notice_ns: float = 0.0
     latency_ns: float = 0.0
     bytes_ns: float = 0.0
     shared_ns: float = 0.0
@@ -103,11 +106,19 @@ _START, _ARRIVED, _WRITTEN = range(3)
 
 
 class _Cause(NamedTuple):
-    """What something waited for, and since when it was there; no node for what is given."""
+    """What something waited for.
+
+    Attributes:
+        time_ns: When it was there.
+        why: What it is.
+        node: The moment from which it came; None for the beginning.
+        since_ns: When that was, if it took time from there.
+    """
 
     time_ns: float
     why: Wait
     node: _Node | None
+    since_ns: float | None = None
 
 
 _AT_ONCE = _Cause(0.0, Wait.NOTHING, None)
@@ -151,13 +162,16 @@ class _Walk:
         parts: dict[str, float],
         link: tuple[str, str] | None = None,
     ) -> Stage:
-        late = cause.time_ns if cause.why is Wait.RANK else 0.0
-        return Stage(row, cause.why, cause.time_ns - late, end, late, link=link, **parts)
+        begin = cause.time_ns
+        if cause.since_ns is not None:
+            begin = cause.since_ns
+            parts["late_ns" if cause.why is Wait.RANK else "notice_ns"] = cause.time_ns - begin
+        return Stage(row, cause.why, begin, end, link=link, **parts)
 
     def _on_the_way(self, m: int) -> dict[str, float]:
         """Return the parts of a message's time between its start and its arrival."""
         p, path = self.program, self.program.pair[m]
-        latency = float(p.latency_ns[path])
+        latency = float(p.latency_ns[path]) + (float(p.extra_ns[m]) if len(p.extra_ns) else 0.0)
         arrived = float(self.times.arrived[m])
         flowing = arrived - float(self.times.start[m]) - latency
         shared = flowing - float(p.size_bytes[m] / p.rate[path])
@@ -187,7 +201,7 @@ class _Walk:
                 read = _Cause(float(times.start[last]), Wait.SLOT, _Node(_START, last))
                 cause = max(cause, read, key=_time)
         if len(p.late_ns) and p.late_ns[row] > cause.time_ns:
-            return _Cause(float(p.late_ns[row]), Wait.RANK, None)
+            return _late(float(p.late_ns[row]))
         return cause
 
     def _why_started(self, m: int) -> _Cause:
@@ -204,27 +218,41 @@ class _Walk:
                     cause = max(
                         cause, _Cause(written, Wait.DATA, _Node(_WRITTEN, before)), key=_time
                     )
-        cause = max([cause, *self._steps_before(m), *self._after(m)], key=_time)
+        others = [*self._steps_before(m), *self._after(m), *self._notice(m)]
+        cause = max([cause, *others], key=_time)
         if len(p.ready_ns) and p.ready_ns[m] > cause.time_ns:
-            return _Cause(float(p.ready_ns[m]), Wait.RANK, None)
+            return _late(float(p.ready_ns[m]))
         return cause
 
     def _steps_before(self, m: int) -> Iterator[_Cause]:
         """Yield what was done last in the steps that a message's lanes had to finish first."""
+        p = self.program
+        for lane in {int(lanes[m]) for lanes in (p.src_lane, p.dst_lane) if len(lanes)}:
+            yield from self._done(lane, m)
+
+    def _notice(self, m: int) -> Iterator[_Cause]:
+        """Yield the notice of its receiver that a message waited for, if it did."""
+        p = self.program
+        if len(p.notice_lane) and p.notice_ns[m] >= 0:
+            entered = max([_AT_ONCE, *self._done(int(p.notice_lane[m]), m)], key=_time)
+            there = entered.time_ns + float(p.notice_ns[m])
+            yield _Cause(there, Wait.NOTICE, entered.node, entered.time_ns)
+
+    def _done(self, lane: int, m: int) -> Iterator[_Cause]:
+        """Yield what a lane had to finish last before it entered a message's step."""
         p, times = self.program, self.times
         limit = int(p.step[p.first_row[m]]) - p.window
         if p.is_lockstep:
             rows = np.arange(*self._last_steps(p.step, limit))
             yield from _last(rows, times.written, _WRITTEN)
             return
-        for lane in {int(lanes[m]) for lanes in (p.src_lane, p.dst_lane) if len(lanes)}:
-            sent = self.sent.of_group(lane)
-            low, high = self._last_steps(p.step[p.first_row[sent]], limit)
-            yield from _last(sent[low:high], times.arrived, _ARRIVED)
-            if len(p.dst_lane):
-                received = self.received.of_group(lane)
-                low, high = self._last_steps(p.step[received], limit)
-                yield from _last(received[low:high], times.written, _WRITTEN)
+        sent = self.sent.of_group(lane)
+        low, high = self._last_steps(p.step[p.first_row[sent]], limit)
+        yield from _last(sent[low:high], times.arrived, _ARRIVED)
+        if len(p.dst_lane):
+            received = self.received.of_group(lane)
+            low, high = self._last_steps(p.step[received], limit)
+            yield from _last(received[low:high], times.written, _WRITTEN)
 
     def _last_steps(self, steps: Ints, limit: int) -> tuple[int, int]:
         """Return where the last steps up to a limit lie, as many as may be under way at once.
@@ -281,6 +309,10 @@ class _Walk:
 
 def _time(cause: _Cause) -> float:
     return cause.time_ns
+
+
+def _late(time_ns: float) -> _Cause:
+    return _Cause(time_ns, Wait.RANK, None, 0.0)
 
 
 def _count_up_to(rising: Ints, limit: int) -> int:

@@ -169,6 +169,7 @@ def _chain_in_short(replay: Replay) -> str:
 
 _PART_WORDS = {
     "late": "late ranks",
+    "notice": "notices",
     "latency": "latency",
     "bytes": "bytes",
     "shared": "sharing links",
