@@ -117,7 +117,9 @@ def fresh(folder: Path) -> Path:
 
 def newest() -> Path:
     """Return the newest trace under chunkscope-out, else the samples that ship with chunkscope."""
-    found = [path for path in OUT.iterdir() if path.suffix != ".tmp"] if OUT.is_dir() else []
+    # Pages and tables of a comparison lie there as well.
+    other = (".tmp", ".html", ".csv")
+    found = [path for path in OUT.iterdir() if path.suffix not in other] if OUT.is_dir() else []
     if found:
         return max(found, key=lambda path: path.stat().st_mtime)
     return Path(__file__).parent.parent / "dashboard" / "samples"

@@ -109,8 +109,8 @@ class Comparison:
     @cached_property
     def bound_ns(self) -> Floats:
         """What no algorithm can beat, (sizes,): the largest of the bounds."""
-        bounds = (self.latency_bound_ns, self.bandwidth_bound_ns, self.cut_bound_ns)
-        return np.maximum.reduce(bounds)
+        own = np.maximum(self.latency_bound_ns, self.bandwidth_bound_ns)
+        return np.maximum(own, self.cut_bound_ns)
 
     @cached_property
     def bound_busbw_Bps(self) -> Floats:
