@@ -75,7 +75,7 @@ def test_under_lockstep_all_wait_for_the_last_of_the_step_before() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_states_of_a_rank_sum_up_to_the_duration(policy: Policy) -> None:
-    for entry in algorithms(group_size=4):
+    for entry in algorithms(group_size=4)[POLICIES.index(policy) :: 3]:
         bound = build(entry.collective, entry.name, 4).bind(4096, "float32")
         text = "star:2GB/s,300ns" if bound.schedule.helpers else "two-level"
         how = {"reduce_Bps": 2e9, "delay_ns": {2: 1234.5}}
