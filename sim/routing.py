@@ -13,11 +13,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
 
 from ..errors import TopologyError
 from .grid_paths import grid_of, grid_paths
+from .network import Network
 from .shortest import Floats, Found, Int32s, Ints, shortest_paths, twins_together, ways_of
 from .topology import Link, Routing, Topology
 
@@ -27,23 +27,21 @@ class Links:
     """The directed links of a topology in columns.
 
     Attributes:
-        nodes: Names of the nodes.
-        tails, heads: Nodes that each link leads from and to, (links,) each.
+        network: Where they belong.
         rate: Bytes a nanosecond, shape (links,).
         latency_ns: Shape (links,).
     """
 
-    nodes: tuple[str, ...]
-    tails: Ints
-    heads: Ints
+    network: Network
     rate: Floats
     latency_ns: Floats
 
     @cached_property
     def ends(self) -> tuple[tuple[str, str], ...]:
         """Names of the nodes that each link leads from and to."""
-        tails, heads = self.tails.tolist(), self.heads.tolist()
-        return tuple((self.nodes[a], self.nodes[b]) for a, b in zip(tails, heads, strict=True))
+        nodes = self.network.nodes
+        tails, heads = self.network.tails.tolist(), self.network.heads.tolist()
+        return tuple((nodes[a], nodes[b]) for a, b in zip(tails, heads, strict=True))
 
 
 class Paths(NamedTuple):
@@ -82,9 +80,10 @@ class Routes:
     """
 
     def __init__(self, topology: Topology, helpers: Sequence[str] = ()) -> None:
-        self.links = links = _links(topology.graph)
-        self._graph = topology.graph
-        index = {name: k for k, name in enumerate(links.nodes)}
+        self._network = network = topology.network
+        rate = network.bandwidth_Bps / 1e9
+        self.links = Links(network, rate, network.latency_ns)
+        index = network.index
         for helper in helpers:
             if helper not in index:
                 raise TopologyError(
@@ -94,12 +93,9 @@ class Routes:
         self._n_ranks = topology.n_ranks
         self._node = np.array([index[name] for name in (*topology.ranks, *helpers)], np.int64)
         is_ecmp = topology.routing is Routing.ECMP
-        n_nodes = len(links.nodes)
-        self._ways = ways_of(
-            links.tails, links.heads, links.latency_ns, links.rate, n_nodes, is_ecmp
-        )
+        self._ways = ways_of(network, rate, ecmp=is_ecmp)
         dims = topology.dims
-        is_grid = topology.routing is Routing.GRID and n_nodes == math.prod(dims)
+        is_grid = topology.routing is Routing.GRID and len(network.nodes) == math.prod(dims)
         self._grid = grid_of(dims, topology.shape == "torus", self._ways) if is_grid else None
         self._found: dict[tuple[int, int], tuple[int, ...]] = {}
 
@@ -132,11 +128,10 @@ class Routes:
             >>> [(link.a, link.b, link.label) for link in Routes(parse("star", 2)).path(0, 1)]
             [('r0', 'switch', '100 GB/s'), ('switch', 'r1', '100 GB/s')]
         """
-        found = []
+        network, ends, found = self._network, self.links.ends, []
         for link in self.between(src, dst):
-            a, b = self.links.ends[link]
-            about = self._graph.edges[a, b]
-            found.append(Link(a, b, about["bandwidth_Bps"], about["latency_ns"], both_ways=False))
+            rates = float(network.bandwidth_Bps[link]), float(network.latency_ns[link])
+            found.append(Link(*ends[link], *rates, both_ways=False))
         return tuple(found)
 
     def paths(self, src: Ints, dst: Ints, *, lost_ok: bool = False) -> Paths:
@@ -159,7 +154,8 @@ class Routes:
         if not lost_ok and np.isinf(found.rate).any():
             lost = np.isinf(found.rate) & (self._node[source] != self._node[target])
             if lost.any():
-                raise self._no_path(int(source[lost][0]), int(target[lost][0]))
+                first = np.lexsort((target[lost], source[lost]))[0]
+                raise self._no_path(int(source[lost][first]), int(target[lost][first]))
         return Paths(which, found.starts, found.links, found.latency_ns, found.rate)
 
     @cached_property
@@ -181,7 +177,7 @@ class Routes:
 
     def label(self, place: int) -> str:
         """Return what a place is for a person."""
-        name = self.links.nodes[self._node[place]]
+        name = self._network.nodes[self._node[place]]
         return f"rank {place} ({name})" if place < self._n_ranks else f"helper {name}"
 
 
@@ -194,20 +190,3 @@ def _distinct(keys: Ints, limit: int) -> tuple[Ints, Int32s]:
     occurs[keys] = True
     number = np.cumsum(occurs, dtype=np.int32) - 1
     return np.flatnonzero(occurs), number[keys]
-
-
-def _links(graph: nx.DiGraph) -> Links:
-    """Return the links of a graph, sorted by the numbers of their ends."""
-    index = {name: k for k, name in enumerate(graph)}
-    peers = [about for _, about in graph.adjacency()]
-    tails = np.repeat(np.arange(len(index)), [len(about) for about in peers])
-    heads = np.array([index[name] for about in peers for name in about], np.int64)
-    rates = [each for about in peers for each in about.values()]
-    order = np.lexsort((heads, tails))
-    return Links(
-        nodes=tuple(index),
-        tails=tails,
-        heads=heads[order],
-        rate=np.array([each["bandwidth_Bps"] for each in rates], np.float64)[order] / 1e9,
-        latency_ns=np.array([each["latency_ns"] for each in rates], np.float64)[order],
-    )

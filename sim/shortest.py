@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .compiled import allocates, kernel, run
+from .network import Network
 
 Ints = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -80,12 +81,20 @@ def shortest_paths(ways: Ways, src: Ints, dst: Ints) -> Found:
     return found._replace(links=found.links[: found.starts[-1]])
 
 
-def ways_of(tails: Ints, heads: Ints, latency: Floats, rate: Floats, n: int, ecmp: bool) -> Ways:
-    """Return links, which are sorted, between n nodes as the kernel takes them."""
-    alike = bool(len(latency)) and bool((latency == latency[0]).all())
-    into = np.argsort(heads, kind="stable")
+def ways_of(network: Network, rate: Floats, *, ecmp: bool) -> Ways:
+    """Return the links of a network, and their rates, as the kernel takes them."""
+    tails, heads, latency = network.tails, network.heads, network.latency_ns
+    n = len(network.nodes)
     return Ways(
-        _bounds(tails, n), heads, tails, into, _bounds(heads, n), latency, rate, alike, ecmp
+        first=_bounds(tails, n),
+        heads=heads,
+        tails=tails,
+        into=np.argsort(heads, kind="stable"),
+        into_first=_bounds(heads, n),
+        latency_ns=latency,
+        rate=rate,
+        alike=bool(len(latency)) and bool((latency == latency[0]).all()),
+        ecmp=ecmp,
     )
 
 

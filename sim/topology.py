@@ -10,29 +10,23 @@ counts for each link of a path, so two ranks of a star are twice the latency apa
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import networkx as nx
+import numpy as np
+import numpy.typing as npt
 
 from ..errors import TopologyError
 from ..units import format_Bps
 from .costs import COSTS, FREE, Costs
+from .network import Network, NodeKind, kind_named, rates_of
 
-
-class NodeKind(StrEnum):
-    """What a node of a topology is."""
-
-    RANK = "rank"
-    SWITCH = "switch"
-    HOST = "host"  # the switch inside a host
-    NIC = "nic"
+__all__ = ["Link", "Network", "NodeKind", "Routing", "Topology", "parse"]
 
 
 class Routing(StrEnum):
@@ -64,9 +58,7 @@ class Topology:
     """A network and the ranks on it; build it with `parse` or `Topology.of`.
 
     Attributes:
-        graph: Frozen networkx DiGraph. Nodes are named by strings and have `kind` (see NodeKind)
-            and `host` (name of the host that they lie in, or None). Edges have `bandwidth_Bps`
-            and `latency_ns`.
+        network: Nodes and links in columns; see also `graph`.
         ranks: Name of the node that each rank is on.
         name: What it was made from, such as ``ring:100GB/s,1us``.
         shape: How to draw it: a preset's name, or ``graph``.
@@ -75,7 +67,7 @@ class Topology:
         costs: What the machine takes for a message beside its links.
     """
 
-    graph: nx.DiGraph
+    network: Network
     ranks: tuple[str, ...]
     name: str = "graph"
     shape: str = "graph"
@@ -107,23 +99,23 @@ class Topology:
         kinds = nx.get_node_attributes(graph, "kind")
         if ranks is None:
             ranks = [node for node in graph if kinds.get(node) == NodeKind.RANK] or list(graph)
-        placed = set(ranks)
-        clean = nx.DiGraph()
-        for node, about in graph.nodes(data=True):
-            kind = NodeKind.RANK if node in placed else about.get("kind", NodeKind.SWITCH)
-            clean.add_node(str(node), kind=_kind(kind, node), host=about.get("host"))
-        for a, b, about in graph.edges(data=True):
-            for source, target in ((a, b),) if graph.is_directed() else ((a, b), (b, a)):
-                clean.add_edge(str(source), str(target), **_rates(about, a, b))
-        return Topology(clean, tuple(map(str, ranks)), name)
+        return Topology(Network.of(graph, set(ranks)), tuple(map(str, ranks)), name)
 
     def __post_init__(self) -> None:
         if not self.ranks:
             raise TopologyError("topology has no rank")
         for rank, node in enumerate(self.ranks):
-            if node not in self.graph:
+            if node not in self.network.index:
                 raise TopologyError(f"rank {rank} is placed on node {node!r}, which does not exist")
-        nx.freeze(self.graph)
+
+    @property
+    def graph(self) -> nx.DiGraph:
+        """The network as a frozen networkx DiGraph.
+
+        Nodes are named by strings and have `kind` (see NodeKind) and `host` (name of the host that
+        they lie in, or None). Edges have `bandwidth_Bps` and `latency_ns`.
+        """
+        return self.network.graph
 
     @property
     def n_ranks(self) -> int:
@@ -132,28 +124,28 @@ class Topology:
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
-        """The links in order of their edges, equal opposite ones as one."""
-        found: dict[tuple[str, str], Link] = {}
-        for a, b, about in self.graph.edges(data=True):
-            both_ways = self.graph.get_edge_data(b, a) == about
-            if not (both_ways and (b, a) in found):
-                rates = about["bandwidth_Bps"], about["latency_ns"]
-                found[a, b] = Link(a, b, *rates, both_ways)
-        return tuple(found.values())
+        """The links in order of their ends, equal opposite ones as one."""
+        network, back = self.network, self.network.reverse
+        rates = np.stack([network.bandwidth_Bps, network.latency_ns])
+        both_ways = (back >= 0) & (rates == rates[:, back]).all(axis=0)
+        numbers = np.flatnonzero(~both_ways | (back >= np.arange(len(back))))
+        columns = (network.tails, network.heads, *rates, both_ways)
+        rows = zip(*(column[numbers].tolist() for column in columns), strict=True)
+        return tuple(Link(network.nodes[a], network.nodes[b], *rest) for a, b, *rest in rows)
 
     @cached_property
     def hosts(self) -> dict[str, tuple[int, ...]]:
         """Ranks of each host, by its name; empty where ranks lie in none."""
         found: dict[str, list[int]] = {}
         for rank, node in enumerate(self.ranks):
-            host = self.graph.nodes[node]["host"]
+            host = self.network.hosts[self.network.index[node]]
             if host is not None:
                 found.setdefault(host, []).append(rank)
         return {host: tuple(ranks) for host, ranks in found.items()}
 
     def kind_of(self, node: str) -> NodeKind:
         """Return what a node is."""
-        return NodeKind(self.graph.nodes[node]["kind"])
+        return self.network.kinds[self.network.index[node]]
 
     def with_link(
         self,
@@ -175,15 +167,15 @@ class Topology:
         Raises:
             TopologyError: There is no such link, or a rate is impossible.
         """
-        graph = nx.DiGraph(self.graph)
-        for source, target in self._edges_between(a, b, both_ways):
-            about = dict(graph.edges[source, target])
-            if bandwidth_Bps is not None:
-                about["bandwidth_Bps"] = bandwidth_Bps
-            if latency_ns is not None:
-                about["latency_ns"] = latency_ns
-            graph.add_edge(source, target, **_rates(about, source, target))
-        return replace(self, graph=graph, name=f"{self.name} with {a}-{b} changed")
+        links = self._links_between(a, b, both_ways)
+        columns = {}
+        for name, value in (("bandwidth_Bps", bandwidth_Bps), ("latency_ns", latency_ns)):
+            column = columns[name] = getattr(self.network, name).copy()
+            if value is not None:
+                column[links] = value
+        rates_of({name: column[links[0]] for name, column in columns.items()}, a, b)
+        network = replace(self.network, **columns)
+        return replace(self, network=network, name=f"{self.name} with {a}-{b} changed")
 
     def without_link(self, a: str, b: str, *, both_ways: bool = True) -> Topology:
         """Return the topology with one link removed.
@@ -191,24 +183,22 @@ class Topology:
         Raises:
             TopologyError: There is no such link.
         """
-        graph = nx.DiGraph(self.graph)
-        graph.remove_edges_from(self._edges_between(a, b, both_ways))
-        return replace(self, graph=graph, name=f"{self.name} without {a}-{b}")
+        network = self.network.without_links(self._links_between(a, b, both_ways))
+        return replace(self, network=network, name=f"{self.name} without {a}-{b}")
 
-    def _edges_between(self, a: str, b: str, both_ways: bool) -> list[tuple[str, str]]:
-        edges = [(a, b), (b, a)] if both_ways else [(a, b)]
-        edges = [edge for edge in edges if self.graph.has_edge(*edge)]
-        if not edges:
-            near = sorted(self.graph.successors(a)) if a in self.graph else sorted(self.graph)
+    def _links_between(self, a: str, b: str, both_ways: bool) -> npt.NDArray[np.int64]:
+        ways = [(a, b), (b, a)] if both_ways else [(a, b)]
+        links = [link for way in ways if (link := self.network.link(*way)) is not None]
+        if not links:
+            known = self.network.index
+            near = sorted(self.network.neighbours(a)) if a in known else sorted(known)
             raise TopologyError(f"no link from {a!r} to {b!r}; known: {', '.join(near[:8])}")
-        return edges
+        return np.array(links, np.int64)
 
     def to_json(self) -> str:
         """Return the topology as JSON text, the same for the same topology."""
-        nodes = [
-            _Node(node, self.graph.nodes[node]["kind"], self.graph.nodes[node]["host"])
-            for node in self.graph
-        ]
+        network = self.network
+        nodes = list(map(_Node, network.nodes, network.kinds, network.hosts))
         links = [
             (link.a, link.b, float(link.bandwidth_Bps), float(link.latency_ns), link.both_ways)
             for link in self.links
@@ -242,19 +232,29 @@ class Topology:
             file = msgspec.json.decode(text, type=_File)
         except msgspec.DecodeError as error:
             raise TopologyError(f"JSON is no topology: {error}") from None
-        graph = nx.DiGraph()
-        for node in file.nodes:
-            graph.add_node(node.id, kind=_kind(node.kind, node.id), host=node.host)
+        names = tuple(node.id for node in file.nodes)
+        index = {name: k for k, name in enumerate(names)}
+        if len(index) < len(names):
+            raise TopologyError("JSON topology has two nodes of one name")
+        links = []
         for a, b, bandwidth, latency, both_ways in file.links:
-            if a not in graph or b not in graph:
+            if a not in index or b not in index:
                 raise TopologyError(f"JSON topology links {a!r} to {b!r}, which is no node")
-            rates = _rates({"bandwidth_Bps": bandwidth, "latency_ns": latency}, a, b)
-            graph.add_edge(a, b, **rates)
-            if both_ways:
-                graph.add_edge(b, a, **rates)
+            rates = rates_of({"bandwidth_Bps": bandwidth, "latency_ns": latency}, a, b)
+            links.append((index[a], index[b], *rates))
+            if both_ways and a != b:
+                links.append((index[b], index[a], *rates))
+        ends = np.array([link[:2] for link in links], np.int64).reshape(-1, 2).T
+        network = Network(
+            names,
+            tuple(kind_named(node.kind, node.id) for node in file.nodes),
+            tuple(node.host for node in file.nodes),
+            *ends,
+            *np.array([link[2:] for link in links], np.float64).reshape(-1, 2).T,
+        )
         routing, dims = Routing(file.routing), tuple(file.dims)
         costs = _costs(file.costs)
-        return Topology(graph, tuple(file.ranks), file.name, file.shape, routing, dims, costs)
+        return Topology(network, tuple(file.ranks), file.name, file.shape, routing, dims, costs)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Topology):
@@ -290,30 +290,6 @@ def _costs(found: dict[str, float]) -> Costs:
     if unknown:
         raise TopologyError(f"costs has {unknown[0]!r}, expected any of {', '.join(COSTS)}")
     return Costs(**found)
-
-
-def _kind(kind: Any, node: Hashable) -> NodeKind:
-    try:
-        return NodeKind(kind)
-    except ValueError:
-        known = ", ".join(NodeKind)
-        raise TopologyError(f"node {node!r} has kind {kind!r}, expected one of {known}") from None
-
-
-def _rates(about: Mapping[str, Any], a: Hashable, b: Hashable) -> dict[str, float]:
-    """Return an edge's two rates, checked."""
-    rates = {}
-    for name, positive in (("bandwidth_Bps", True), ("latency_ns", False)):
-        if name not in about:
-            raise TopologyError(f"link from {a!r} to {b!r} lacks {name}")
-        value = float(about[name])
-        if not math.isfinite(value) or value < 0 or (positive and value == 0):
-            expected = "a number above 0" if positive else "0 or more"
-            raise TopologyError(
-                f"link from {a!r} to {b!r}: {name} is {value:g}, expected {expected}"
-            )
-        rates[name] = value
-    return rates
 
 
 def parse(text: str, n_ranks: int) -> Topology:

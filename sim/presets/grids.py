@@ -5,25 +5,23 @@ Rank x + A y + A B z lies at (x, y, z) of AxBxC: the first dimension is the fast
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import isqrt, prod
 
-import networkx as nx
-
 from ..topology import Routing
-from .parsing import Rates, Shape, link, preset, ranks
+from .registry import Shape, preset
+from .wiring import Rates, Wiring
 
 _ABOUT = "AxB or AxBxC"
 
 
 @preset("mesh", shape=_ABOUT, example="4x2", sizes=(1, 6), routing=Routing.GRID)
-def mesh(n: int, shape: Shape | None, rates: Rates) -> nx.DiGraph:
+def mesh(n: int, shape: Shape | None, rates: Rates) -> Wiring:
     """Return a mesh: ranks linked to their neighbours in each dimension."""
     return _grid(shape or _square(n), rates, wraps=False)
 
 
 @preset("torus", shape=_ABOUT, example="4x2", sizes=(1, 6), routing=Routing.GRID)
-def torus(n: int, shape: Shape | None, rates: Rates) -> nx.DiGraph:
+def torus(n: int, shape: Shape | None, rates: Rates) -> Wiring:
     """Return a torus: a mesh whose ends are linked; messages take one dimension after the other."""
     return _grid(shape or _square(n), rates, wraps=True)
 
@@ -34,21 +32,15 @@ def _square(n: int) -> Shape:
     return (n // low, low)
 
 
-def _grid(dims: Shape, rates: Rates, *, wraps: bool) -> nx.DiGraph:
-    graph = ranks(prod(dims))
-    for rank, peer in _neighbours(dims, wraps):
-        link(graph, f"r{rank}", f"r{peer}", rates)
-    graph.graph["dims"] = dims
-    return graph
-
-
-def _neighbours(dims: Shape, wraps: bool) -> Iterator[tuple[int, int]]:
-    for rank in range(prod(dims)):
-        below = 1
-        for size in dims:
-            at = rank // below % size
-            if at + 1 < size:
-                yield rank, rank + below
-            elif wraps and size > 2:
-                yield rank, rank - at * below
-            below *= size
+def _grid(dims: Shape, rates: Rates, *, wraps: bool) -> Wiring:
+    net, below = Wiring(), 1
+    rank = net.ranks(prod(dims))
+    for size in dims:
+        at = rank // below % size
+        low, last = rank[at + 1 < size], rank[at + 1 == size]
+        net.link(low, low + below, rates)
+        if wraps and size > 2:
+            net.link(last, last - (size - 1) * below, rates)
+        below *= size
+    net.dims = dims
+    return net

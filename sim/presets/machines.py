@@ -1,41 +1,62 @@
 """Machines that can be bought, by name: ``dgx-h100``, or four of them, ``dgx-h100x4``.
 
-Rates are those of the data sheets, each way. Latencies are those of NCCL's model for its protocol
-LL: 0.6 µs a hop over NVLink and Infinity Fabric, 1 µs over PCIe, 2.7 µs over the network.
+Rates are those of the makers' data sheets, each way. Latencies are those of NCCL's model for its
+protocol LL (src/graph/tuning.cc, 2.30): 0.6 µs a hop over NVLink and Infinity Fabric, 1 µs over
+PCIe, 2.7 µs over the network. A hop is from GPU to GPU: two links where a switch lies between, one
+where none does. What a real machine reaches is less; `chunkscope fit` measures it.
 
-Source: NVIDIA, "DGX-1 with Tesla V100 system architecture", "DGX A100", "DGX H100" and "DGX B200"
-data sheets, "GB200 NVL72"; AMD, "Instinct MI300X" data sheet; OLCF, "Frontier user guide" (MI250X);
-NCCL, src/graph/tuning.cc.
+    rate each way           from                                                        source
+    NVLink 2 and 3   25 GB/s a link; a V100 has 6, an A100 12                           [1] [2]
+    NVLink 4 and 5   25 and 50 GB/s a link; H100, B200 and GB200 have 18                [3] [4] [5]
+    Infinity Fabric  50 GB/s a link on MI250X, 64 GB/s on MI300X                        [6] [7]
+    PCIe 3, 4, 5     16 lanes of 8, 16, 32 GT/s, 128 of 130 bits: 15.75, 31.5, 63 GB/s  [8]
+    UPI              20.8 GB/s a link at 10.4 GT/s                                      [9]
+    NICs             100 Gbit/s EDR [1], 200 HDR [2] and Slingshot [6], 400 NDR         [3] [4] [5]
+
+Source:
+    [1] NVIDIA, "DGX-1 with Tesla V100 System Architecture", white paper WP-08437, 2017.
+    [2] NVIDIA, "DGX A100" data sheet, 2020.
+    [3] NVIDIA, "DGX H100" data sheet, 2022.
+    [4] NVIDIA, "DGX B200" data sheet, 2024.
+    [5] NVIDIA, "GB200 NVL72" data sheet, 2024.
+    [6] OLCF, "Frontier User Guide" (rates); ROCm RCCL, src/graph/rome_models.cc, model 63 (which
+        dies are linked, and which have a NIC); C. Pearson, "Interconnect Bandwidth Heterogeneity
+        on AMD MI250x and Infinity Fabric", arXiv 2302.14827, 2023 (four, two or one link).
+    [7] AMD, "Instinct MI300X Platform" data sheet, 2023: 896 GB/s a GPU, both ways, over 7 links.
+    [8] PCI-SIG, "PCI Express Base Specification", revisions 3.0 to 5.0.
+    [9] Intel, "Xeon Scalable Platform" product brief, 2017.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import networkx as nx
+import numpy as np
 
-from ..topology import NodeKind
-from .parsing import Rates, Shape, link, preset
-from .switched import add_rails
+from ..network import Ints, NodeKind
+from .registry import Builder, Shape, preset
+from .switched import add_rails, in_hosts
+from .wiring import Rates, Wiring
 
 # Pairs of GPUs of a machine, by the number of links between them.
 Pairs = dict[int, tuple[tuple[int, int], ...]]
 
-# A way from GPU to GPU is two links where a switch lies between, one where none does.
 _NVLINK_HOP_NS, _PCIE_HOP_NS, _NET_HOP_NS = 600.0, 1000.0, 2700.0
 _PCIE3, _PCIE4, _PCIE5 = (Rates(rate * 1e9, _PCIE_HOP_NS / 2) for rate in (15.75, 31.5, 63))
+_UPI = Rates(2 * 20.8e9, _PCIE_HOP_NS / 2)
 
-# DGX-1 V100: links between pairs of GPUs; the hybrid cube mesh. 25 GB/s a link.
+# DGX-1 V100: the hybrid cube mesh.
 _CUBE_MESH: Pairs = {
     1: ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)),
     2: ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)),
 }
-# MI250X: links between the eight dies of four packages. 50 GB/s a link.
+# MI250X: eight dies, two a package.
 _MI250X: Pairs = {
     1: ((0, 2), (1, 3), (4, 6), (5, 7)),
     2: ((0, 6), (1, 5), (2, 4), (3, 7)),
     4: ((0, 1), (2, 3), (4, 5), (6, 7)),
 }
+_MI300X: Pairs = {1: tuple((a, b) for a in range(8) for b in range(a + 1, 8))}
 
 
 def _net(gbit_s: float) -> Rates:
@@ -43,128 +64,121 @@ def _net(gbit_s: float) -> Rates:
     return Rates(gbit_s / 8 * 1e9, (_NET_HOP_NS - _PCIE_HOP_NS) / 2)
 
 
-def _machine(name: str) -> Callable[[Callable[..., nx.DiGraph]], Callable[..., nx.DiGraph]]:
+def _machine(name: str) -> Callable[[Builder], Builder]:
     return preset(name, shape="MACHINES", example="2", sizes=(1, 1), rates=(), exact=False)
 
 
-def _copies(shape: Shape | None, n: int, each: int) -> int:
-    return shape[0] if shape else max(1, -(-n // each))
+def _gpus(n: int, shape: Shape | None, each: int) -> tuple[Wiring, int, Ints]:
+    """Return machines of so many GPUs: how many there are, and the GPUs, (machines, each)."""
+    machines = shape[0] if shape else -(-n // each)
+    net = Wiring()
+    return net, machines, net.ranks(machines * each, each=each).reshape(machines, each)
 
 
-def _gpus(machines: int, each: int) -> nx.DiGraph:
-    graph = nx.DiGraph()
-    for rank in range(machines * each):
-        graph.add_node(f"r{rank}", kind=NodeKind.RANK, host=f"host{rank // each}")
-    return graph
-
-
-def _with_nics(graph: nx.DiGraph, machines: int, nics: int, pcie: Rates, net: Rates) -> nx.DiGraph:
-    """Return the graph with NICs, each shared by neighbouring GPUs, on as many rails."""
-    gpus = [node for node, kind in graph.nodes(data="kind") if kind == NodeKind.RANK]
-    users: dict[str, list[str]] = {}
-    for at, gpu in enumerate(gpus):
-        machine, own = divmod(at, len(gpus) // machines)
-        users.setdefault(f"nic{machine}.{own * nics * machines // len(gpus)}", []).append(gpu)
-    add_rails(graph, {first: nic for nic, (first, *_) in users.items()}, nics, pcie, net)
-    for nic, (_, *others) in users.items():
-        for gpu in others:
-            link(graph, gpu, nic, pcie)
-    return graph
+def _add_nics(net: Wiring, gpu: Ints, each: int, pcie: Rates, network: Rates) -> None:
+    """Add so many NICs a machine, each shared by neighbouring GPUs, on as many rails."""
+    machines, gpus = gpu.shape
+    names = [f"nic{machine}.{k}" for machine in range(machines) for k in range(each)]
+    nic = add_rails(net, names, machines, network).reshape(machines, each)
+    net.link(gpu, nic[:, np.arange(gpus) * each // gpus], pcie)
 
 
 def _nvswitch(
-    n: int, shape: Shape | None, each: int, nvlink_GBps: float, pcie: Rates, net: Rates
-) -> nx.DiGraph:
+    n: int, shape: Shape | None, each: int, nvlink_GBps: float, pcie: Rates, network: Rates
+) -> Wiring:
     """Return machines in which every GPU is linked to NVSwitches, drawn as one, and has a NIC."""
-    machines = _copies(shape, n, each)
-    graph = _gpus(machines, each)
-    for machine in range(machines):
-        graph.add_node(f"nvswitch{machine}", kind=NodeKind.HOST, host=f"host{machine}")
-    for rank in range(machines * each):
-        rates = Rates(nvlink_GBps * 1e9, _NVLINK_HOP_NS / 2)
-        link(graph, f"r{rank}", f"nvswitch{rank // each}", rates)
-    return _with_nics(graph, machines, each, pcie, net)
+    net, machines, gpu = _gpus(n, shape, each)
+    switch = in_hosts(net, "nvswitch", machines)
+    net.link(gpu, switch[:, None], Rates(nvlink_GBps * 1e9, _NVLINK_HOP_NS / 2))
+    _add_nics(net, gpu, each, pcie, network)
+    return net
 
 
 def _direct(
     n: int,
     shape: Shape | None,
     pairs: Pairs,
-    rate_GBps: float,
+    link_GBps: float,
     nics: int,
     pcie: Rates,
-    net: Rates,
-) -> nx.DiGraph:
+    network: Rates,
+) -> Wiring:
     """Return machines of eight GPUs of which pairs are linked, by one link or more."""
-    machines = _copies(shape, n, 8)
-    graph = _gpus(machines, 8)
-    rates = Rates(rate_GBps * 1e9, _NVLINK_HOP_NS)
-    for machine in range(machines):
-        for times, linked in pairs.items():
-            for a, b in linked:
-                link(graph, f"r{8 * machine + a}", f"r{8 * machine + b}", rates, times)
-    return _with_nics(graph, machines, nics, pcie, net)
+    net, _, gpu = _gpus(n, shape, 8)
+    rates = Rates(link_GBps * 1e9, _NVLINK_HOP_NS)
+    for times, linked in pairs.items():
+        a, b = np.transpose(linked)
+        net.link(gpu[:, a], gpu[:, b], rates, times)
+    _add_nics(net, gpu, nics, pcie, network)
+    return net
 
 
 @_machine("dgx1-v100")
-def dgx1_v100(n: int, shape: Shape | None) -> nx.DiGraph:
+def dgx1_v100(n: int, shape: Shape | None) -> Wiring:
     """Return DGX-1 machines: 8 V100 in a hybrid cube mesh of NVLink 2, four EDR NICs."""
     return _direct(n, shape, _CUBE_MESH, 25, 4, _PCIE3, _net(100))
 
 
 @_machine("dgx-a100")
-def dgx_a100(n: int, shape: Shape | None) -> nx.DiGraph:
+def dgx_a100(n: int, shape: Shape | None) -> Wiring:
     """Return DGX A100 machines: 8 A100 on NVSwitch, 300 GB/s a GPU; a 200 Gbit/s NIC each."""
-    return _nvswitch(n, shape, 8, 300, _PCIE4, _net(200))
+    return _nvswitch(n, shape, 8, 12 * 25, _PCIE4, _net(200))
 
 
 @_machine("dgx-h100")
-def dgx_h100(n: int, shape: Shape | None) -> nx.DiGraph:
+def dgx_h100(n: int, shape: Shape | None) -> Wiring:
     """Return DGX H100 machines: 8 H100 on NVSwitch, 450 GB/s a GPU; a 400 Gbit/s NIC each."""
-    return _nvswitch(n, shape, 8, 450, _PCIE5, _net(400))
+    return _nvswitch(n, shape, 8, 18 * 25, _PCIE5, _net(400))
 
 
 @_machine("dgx-b200")
-def dgx_b200(n: int, shape: Shape | None) -> nx.DiGraph:
+def dgx_b200(n: int, shape: Shape | None) -> Wiring:
     """Return DGX B200 machines: 8 B200 on NVSwitch, 900 GB/s a GPU; a 400 Gbit/s NIC each."""
-    return _nvswitch(n, shape, 8, 900, _PCIE5, _net(400))
+    return _nvswitch(n, shape, 8, 18 * 50, _PCIE5, _net(400))
 
 
 @_machine("nvl72")
-def nvl72(n: int, shape: Shape | None) -> nx.DiGraph:
+def nvl72(n: int, shape: Shape | None) -> Wiring:
     """Return racks of 72 GPUs on one NVLink domain, 900 GB/s a GPU; a 400 Gbit/s NIC each."""
-    return _nvswitch(n, shape, 72, 900, _PCIE5, _net(400))
+    return _nvswitch(n, shape, 72, 18 * 50, _PCIE5, _net(400))
 
 
 @_machine("mi250x")
-def mi250x(n: int, shape: Shape | None) -> nx.DiGraph:
-    """Return machines of four MI250X, 8 dies on Infinity Fabric; a 200 Gbit/s NIC a package."""
+def mi250x(n: int, shape: Shape | None) -> Wiring:
+    """Return machines of four MI250X, 8 dies on Infinity Fabric; a 200 Gbit/s NIC a package.
+
+    Links of 50 GB/s each way: four within a package, two or one between packages, as in an HPE
+    Cray EX235a.
+    """
     return _direct(n, shape, _MI250X, 50, 4, _PCIE4, _net(200))
 
 
 @_machine("mi300x")
-def mi300x(n: int, shape: Shape | None) -> nx.DiGraph:
+def mi300x(n: int, shape: Shape | None) -> Wiring:
     """Return machines of 8 MI300X, each linked to every other; a 400 Gbit/s NIC each."""
-    pairs: Pairs = {1: tuple((a, b) for a in range(8) for b in range(a + 1, 8))}
-    return _direct(n, shape, pairs, 64, 8, _PCIE5, _net(400))
+    return _direct(n, shape, _MI300X, 64, 8, _PCIE5, _net(400))
 
 
 @_machine("pcie-x8")
-def pcie(n: int, shape: Shape | None) -> nx.DiGraph:
-    """Return boxes of 8 GPUs on PCIe 4: two CPUs, two PCIe switches each, two GPUs on each."""
-    machines = _copies(shape, n, 8)
-    graph = _gpus(machines, 8)
-    for machine in range(machines):
-        about = {"kind": NodeKind.HOST, "host": f"host{machine}"}
-        graph.add_nodes_from([f"cpu{machine}.{k}" for k in range(2)], **about)
-        graph.add_nodes_from([f"plx{machine}.{k}" for k in range(4)], **about)
-        for own in range(8):
-            link(graph, f"r{8 * machine + own}", f"plx{machine}.{own // 2}", _PCIE4)
-        for k in range(4):
-            link(graph, f"plx{machine}.{k}", f"cpu{machine}.{k // 2}", _PCIE4)
-        # Two UPI links of 20.8 GB/s.
-        upi = Rates(41.6e9, _PCIE_HOP_NS / 2)
-        link(graph, f"cpu{machine}.0", f"cpu{machine}.1", upi)
-    nics = {f"cpu{machine}.0": f"nic{machine}" for machine in range(machines)}
-    add_rails(graph, nics, 1, _PCIE4, _net(100))
-    return graph
+def pcie(n: int, shape: Shape | None) -> Wiring:
+    """Return boxes of 8 GPUs on PCIe 4: two CPUs (NUMA nodes), two switches a CPU, two GPUs each.
+
+    GPUs of different CPUs meet over two UPI links between them; the NIC, of 100 Gbit/s, is on the
+    first CPU.
+    """
+    net, machines, gpu = _gpus(n, shape, 8)
+    host = [f"host{k}" for k in range(machines)]
+    cpu, plx = (
+        net.add(
+            NodeKind.HOST,
+            (f"{name}{machine}.{k}" for machine in range(machines) for k in range(count)),
+            [each for each in host for _ in range(count)],
+        ).reshape(machines, count)
+        for name, count in (("cpu", 2), ("plx", 4))
+    )
+    net.link(gpu, np.repeat(plx, 2, axis=1), _PCIE4)
+    net.link(plx, np.repeat(cpu, 2, axis=1), _PCIE4)
+    net.link(cpu[:, 0], cpu[:, 1], _UPI)
+    nic = add_rails(net, [f"nic{machine}" for machine in range(machines)], machines, _net(100))
+    net.link(cpu[:, 0], nic, _PCIE4)
+    return net

@@ -466,7 +466,7 @@ def test_naming_ranks_otherwise_changes_no_time(
         chunk_elements=schedule.chunk_elements,
     )
     nodes = [topology.ranks[new.index(rank)] for rank in range(n)]
-    moved = Topology(topology.graph, tuple(nodes))
+    moved = Topology(topology.network, tuple(nodes))
     one = simulate(bound, topology, policy=policy)
     two = simulate(renamed.bind(bound.count, "float32"), moved, policy=policy)
     np.testing.assert_allclose(two.written_ns, one.written_ns, rtol=1e-9, atol=1e-6)
