@@ -8,7 +8,8 @@ from plotly.offline import get_plotlyjs
 
 from ..sim.compare import Comparison
 from ..sim.compare.words import Table, answer, basis, best, everything, left_out, question
-from .comparison import NARROW, chart
+from .comparison import chart
+from .comparison_labels import NARROW
 from .look import MONO, SANS
 from .paint.svg import face_rule
 from .theme import FONTS, PALETTES
