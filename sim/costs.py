@@ -44,7 +44,8 @@ def check_number(
         whole: Whether it must be a whole number.
     """
     expected = "a number above 0" if above_0 else f"{least:g} or more" + ", whole" * whole
-    if not isinstance(value, Real) or isinstance(value, bool):
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number:
         raise error(f"{name} is {value!r}, expected a number ({expected})")
     fits = value > 0 if above_0 else value >= least
     if not (isfinite(value) and fits and (not whole or value == int(value))):

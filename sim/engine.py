@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from . import events, program_order
 from .compiled import run
+from .epochs import Epochs
 from .order import Policy, step_ordered, wait_graph
 from .program_order import Program
 from .routing import Links, Paths
@@ -54,6 +55,7 @@ class Work:
         program: The same as arrays.
         paths: The messages' paths.
         links: The links.
+        epochs: The network over time.
     """
 
     schedule: Schedule
@@ -61,6 +63,7 @@ class Work:
     program: Program
     paths: Paths
     links: Links
+    epochs: Epochs
 
     @property
     def write_ns(self) -> Floats | float:
@@ -75,7 +78,13 @@ class Work:
 
         Raises:
             ScheduleError: Code DEADLOCK: the schedule waits in a circle; the message prints it.
+            TopologyError: A message is under way when links fail, and no path is left.
         """
+        times = self._times(sharing=sharing)
+        self.epochs.check(self.program.pair, times.start, times.arrived)
+        return times
+
+    def _times(self, *, sharing: bool) -> Times:
         if self.program.burst_bytes == 0 and step_ordered(self.schedule):
             times, met = self.in_program_order()
             if not (met and sharing):

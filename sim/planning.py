@@ -15,6 +15,8 @@ from ..errors import ScheduleError, TopologyError
 from .bind import BoundSchedule
 from .costs import Costs
 from .engine import Floats, Ints, Work
+from .epochs import epochs_of, slow_places
+from .jitter import draws
 from .model import Model
 from .order import Policy
 from .program_order import Program
@@ -30,8 +32,9 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
     """Return what has to be done to run a schedule on a topology.
 
     Raises:
-        ScheduleError: A rank that is delayed does not exist.
-        TopologyError: The topology has another number of ranks, or no path between two of them.
+        ScheduleError: A rank that is delayed or slow does not exist.
+        TopologyError: The topology has another number of ranks, no path between two of them, or
+            lacks a link that changes.
     """
     schedule = bound.schedule
     if topology.n_ranks != schedule.group_size:
@@ -43,16 +46,23 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
     src, dst = schedule.src[first_row], schedule.dst[first_row]
     routes = Routes(topology, schedule.helpers)
     paths = routes.paths(src, dst)
-    local = src == dst
-    costs = model.costs(topology)
-    size = np.where(local, 0.0, bound.message_bytes + float(costs.header_bytes))
-    if costs.message_ns:
-        own = np.zeros(len(paths.rate), np.bool_)
-        own[paths.pair[local]] = True
-        paths = paths._replace(latency_ns=paths.latency_ns + np.where(own, 0.0, costs.message_ns))
-    notice = _notice_ns(bound, costs, routes, paths, src, dst)
+    ends = np.zeros((2, len(paths.rate)), np.int64)
+    ends[:, paths.pair] = src, dst
+    costs, slow = (
+        model.costs(topology),
+        slow_places(model.slow, schedule.group_size, schedule.n_places),
+    )
+    epochs = epochs_of(topology, schedule.helpers, routes, paths, ends, slow, model.changes)
+    fixed_ns = costs.message_ns * np.where(ends[0] == ends[1], 0.0, slow[ends].max(axis=0))
+    paths = paths._replace(
+        latency_ns=epochs.latency_ns[: len(fixed_ns)] + fixed_ns,
+        rate=epochs.rate[: len(fixed_ns)],
+    )
+    parts = _parts(bound, model.segment_bytes)
+    size = bound.message_bytes + parts * float(costs.header_bytes)
+    size[src == dst] = 0.0
+    notice = _notice_ns(bound, costs, routes, paths, ends)
     ready, late = _delays(schedule, model, src, dst, notice)
-    after_written = schedule.dst[schedule.after[:, 1]] == schedule.src[schedule.after[:, 0]]
     program = Program(
         step=schedule.step,
         message=schedule.messages.of_row,
@@ -62,34 +72,90 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
         window=schedule.window if model.policy == "dataflow" else 1,
         is_lockstep=model.policy == "lockstep",
         after=schedule.after,
-        after_written=after_written,
+        after_written=schedule.dst[schedule.after[:, 1]] == schedule.src[schedule.after[:, 0]],
         ready_ns=ready,
         late_ns=late,
-        write_ns=_write_ns(bound, costs),
+        write_ns=_write_ns(bound, costs, slow),
         pair=paths.pair,
-        latency_ns=paths.latency_ns,
-        rate=paths.rate,
-        path_starts=paths.starts,
-        path_links=paths.links,
-        link_rate=routes.links.rate,
+        latency_ns=epochs.latency_ns + np.tile(fixed_ns, epochs.n_epochs),
+        rate=epochs.rate,
+        path_starts=epochs.path_starts,
+        path_links=epochs.path_links,
+        link_rate=epochs.link_rate,
         size_bytes=size,
         burst_bytes=float(costs.burst_bytes),
         notice_ns=notice,
+        extra_ns=_extra_ns(schedule, model, paths, ends, size, parts, fixed_ns),
+        **({"change_ns": epochs.change_ns} if len(epochs.change_ns) else {}),
+        **_ports(model, src, dst),
     )
-    return Work(schedule, model.policy, program, paths, routes.links)
+    return Work(schedule, model.policy, program, paths, routes.links, epochs)
+
+
+def _parts(bound: BoundSchedule, segment_bytes: int | None) -> Ints | int:
+    """Return how many segments each message travels as, (messages,), or 1 for all."""
+    if segment_bytes is None:
+        return 1
+    return np.maximum(1, -(-bound.message_bytes // segment_bytes))
+
+
+def _extra_ns(
+    schedule: Schedule,
+    model: Model,
+    paths: Paths,
+    ends: Ints,
+    size_bytes: Floats,
+    parts: Ints | int,
+    fixed_ns: Floats,
+) -> Floats:
+    """Return what each message takes before its bytes flow, beside its latency; empty for nothing.
+
+    These are the fixed costs of all segments but the first, and jitter.
+    """
+    pair = paths.pair
+    extra = np.zeros(0)
+    if isinstance(parts, np.ndarray) and fixed_ns.any():
+        extra = (parts - 1) * fixed_ns[pair]
+    if model.jitter:
+        alone = paths.latency_ns[pair] + size_bytes / paths.rate[pair]
+        if len(extra):
+            alone += extra
+        channel = schedule.channel[schedule.messages.first_row]
+        alone *= model.jitter * draws(model.seed, pair, ends, channel)
+        extra = extra + alone if len(extra) else alone
+    return extra
+
+
+def _ports(model: Model, src: Ints, dst: Ints) -> dict[str, Any]:
+    if model.ports is None:
+        return {}
+    return {"ports": model.ports, "src_place": src, "dst_place": dst}
 
 
 def _keys(schedule: Schedule) -> dict[str, Any]:
     """Return the keys that each row reads and writes, numbered so that they fit into memory."""
-    slots, places = schedule.slots_a_place, schedule.n_places
-    n_keys = schedule.channels * places * slots
-    lane = schedule.channel.astype(np.int64) * places
-    src = (lane + schedule.src) * slots + schedule.src_slot
-    dst = (lane + schedule.dst) * slots + schedule.dst_slot
+    slots = schedule.slots_a_place
+    n_keys = schedule.channels * schedule.n_places * slots
+    src, dst = (
+        _numbered(n_keys, schedule.channel, (schedule.n_places, place), (slots, slot))
+        for place, slot in (
+            (schedule.src, schedule.src_slot),
+            (schedule.dst, schedule.dst_slot),
+        )
+    )
     if n_keys > _SPARSE * int(schedule.n_slots.sum()) + (1 << 20):
         used = np.unique(np.concatenate([_all(src, schedule), _all(dst, schedule)]))
         src, dst, n_keys = np.searchsorted(used, src), np.searchsorted(used, dst), len(used)
     return {"src_key": src, "dst_key": dst, "n_slots": schedule.n_slots, "n_keys": n_keys}
+
+
+def _numbered(n: int, first: Ints, *others: tuple[int, Ints]) -> Any:
+    """Return one number below n for several, each with how many of it there can be."""
+    number: Any = first.astype(np.int32 if n < 1 << 31 else np.int64)
+    for count, digit in others:
+        number *= count
+        number += digit
+    return number
 
 
 def _all(keys: Ints, schedule: Schedule) -> Ints:
@@ -103,9 +169,9 @@ def _lanes(
     schedule: Schedule, policy: Policy, src: Ints, dst: Ints, *, notified: bool
 ) -> dict[str, Any]:
     """Return the lanes of each message, whose steps or whose notices it must wait for."""
-    none = np.zeros(0, np.int64)
+    none = np.zeros(0, np.int32)
     if policy == "lockstep":
-        all_in_one = np.zeros(len(src), np.int64)
+        all_in_one = np.zeros(len(src), np.int32)
         notices = all_in_one if notified else none
         return {"src_lane": all_in_one, "dst_lane": none, "notice_lane": notices, "n_lanes": 1}
     return {
@@ -118,29 +184,32 @@ def _lanes(
 
 def _lane(schedule: Schedule, place: Ints) -> Ints:
     """Return the lane of each message at one of its ends."""
-    channel = schedule.channel[schedule.messages.first_row].astype(np.int64)
-    return channel * schedule.n_places + place
+    channel = schedule.channel[schedule.messages.first_row]
+    n_lanes: int = schedule.channels * schedule.n_places
+    lane: Ints = _numbered(n_lanes, channel, (schedule.n_places, place))
+    return lane
 
 
 def _notice_ns(
-    bound: BoundSchedule, costs: Costs, routes: Routes, paths: Paths, src: Ints, dst: Ints
+    bound: BoundSchedule, costs: Costs, routes: Routes, paths: Paths, ends: Ints
 ) -> Floats:
     """Return how long the notice takes that each message waits for, -inf for none."""
-    waits = (bound.message_bytes >= costs.rendezvous_bytes) & (src != dst)
-    if not waits.any():
+    if isinf(costs.rendezvous_bytes):
         return np.zeros(0)
-    ends = np.zeros((2, len(paths.rate)), np.int64)
-    ends[:, paths.pair] = dst, src
-    back = routes.paths(*ends)
-    return np.where(waits, back.latency_ns[back.pair][paths.pair], -np.inf)
+    back = routes.paths(ends[1], ends[0])
+    notice = np.where(ends[0] == ends[1], -np.inf, back.latency_ns[back.pair])[paths.pair]
+    notice[bound.message_bytes < costs.rendezvous_bytes] = -np.inf
+    return notice
 
 
-def _write_ns(bound: BoundSchedule, costs: Costs) -> Floats:
+def _write_ns(bound: BoundSchedule, costs: Costs, slow: Floats) -> Floats:
+    """Return what writing each row costs, (rows,); empty for nothing."""
     schedule = bound.schedule
     if isinf(costs.reduce_Bps):
         return np.zeros(0)
     works = schedule.reduce | (schedule.src == schedule.dst)
-    return np.where(works, bound.row_bytes * 1e9 / costs.reduce_Bps, 0.0)
+    row_ns = bound.row_bytes * (1e9 / costs.reduce_Bps) * slow[schedule.dst]
+    return np.where(works, row_ns, 0.0)
 
 
 def _delays(
