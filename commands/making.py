@@ -146,18 +146,30 @@ def run(output: Path | None, as_json: bool, opens: bool, backend: str, **words: 
 
 
 @click.command("list")
-@click.argument("collective", required=False)
+@click.argument("what", metavar="[COLLECTIVE | topologies]", required=False)
 @as_json
-def list_(collective: str | None, as_json: bool) -> None:
-    """List the algorithms.
+def list_(what: str | None, as_json: bool) -> None:
+    """List the algorithms, or the topologies.
 
     \b
     Example: chunkscope list all_reduce
+    Example: chunkscope list topologies
     """
-    from ..sim.library import algorithms
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    if what in ("topologies", "topology"):
+        from ..sim.presets import catalogue
 
-    header = ("collective", "algorithm", "ranks", "what it does")
-    rows = [(e.collective, e.name, e.sizes.text, e.doc) for e in algorithms(collective)]
+        header = ("topology", "example", "what it is")
+        rows = [(entry.syntax, entry.example, entry.doc) for entry in catalogue()]
+    else:
+        from ..sim.library import algorithms
+
+        header = ("collective", "algorithm", "ranks", "parameters", "what it does")
+        rows = [
+            (e.collective, e.name, e.sizes.text, ", ".join(e.parameters), e.doc)
+            for e in algorithms(what)
+        ]
     if as_json:
         click.echo(json.dumps([dict(zip(header, row, strict=True)) for row in rows], indent=2))
     else:

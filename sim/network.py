@@ -154,9 +154,15 @@ class Network:
 
     def without_links(self, links: Ints) -> Network:
         """Return the network without some links."""
-        columns = (self.tails, self.heads, self.bandwidth_Bps, self.latency_ns)
-        tails, heads, bandwidth, latency = (np.delete(column, links) for column in columns)
-        return replace(self, tails=tails, heads=heads, bandwidth_Bps=bandwidth, latency_ns=latency)
+        kept = np.ones(len(self.tails), np.bool_)
+        kept[links] = False
+        return replace(
+            self,
+            tails=self.tails[kept],
+            heads=self.heads[kept],
+            bandwidth_Bps=self.bandwidth_Bps[kept],
+            latency_ns=self.latency_ns[kept],
+        )
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Network:
         """Return the network of some nodes, (nodes,), and of the links between them."""
