@@ -50,12 +50,13 @@ BARS = Form(130, 1, 24, 58, 0, 0, 44, 20, 22, 39)
 # Where there is height, as in a row of cards: several rows of two cells, and room for a sum below.
 TALL = (
     Form(150, 1, 150, 56, 30, 8, 36, 20, 23, 44),
-    Form(152, 2, 98, 28, 20, 5, 27, 20, 21, 38),
-    Form(188, 3, 98, 26, 20, 5, 27, 20, 21, 38),
+    Form(162, 2, 98, 28, 20, 5, 27, 20, 21, 38),
+    Form(198, 3, 98, 26, 20, 5, 27, 20, 21, 38),
     Form(196, 4, 98, 25, 19, 5, 27, 20, 21, 36),
 )
 TALL_BARS = Form(150, 2, 24, 46, 0, 0, 40, 20, 22, 40)
 BEAM_H = 54.0
+LOW_NAME_W = 66.0
 
 
 class Cells:
@@ -73,6 +74,8 @@ class Cells:
         columns: Cells in a row.
         names_inside: Whether a message's name is written inside it, not beside it.
         most_parts: Most cells in a message; of more, not all are shown.
+        tall: Whether there is height for several rows of cells and for a sum below them.
+        low: Whether a rank's number stands beside its cells.
         slim: Whether there is no room for more than a rank's number, here and in messages.
     """
 
@@ -104,7 +107,10 @@ class Cells:
         self.tag_size = 22.0
         self.pad = 20.0
         self.sums_below = False
+        self.tall = False
         self.slim = False
+        self.low = False
+        self.framed = True
         self.most_parts = 3
         self.names_inside = False
 
@@ -145,17 +151,12 @@ class Cells:
                 return font, digits
         return None
 
-    def choose(self, card_w: float, *, tall: bool = False) -> float:
-        """Choose how cells look in a card of a width; return the card's height.
-
-        Args:
-            card_w: Width of a card.
-            tall: Whether there is height for several rows of cells and for a sum below them.
-        """
+    def choose(self, card_w: float) -> float:
+        """Choose how cells look in a card of a width; return the card's height."""
         self.pad = 20.0 if card_w > 250 else 16.0 if card_w > 150 else 12.0 if card_w > 100 else 6.0
         self.slim = card_w < 110
         inner = card_w - 2 * self.pad
-        if (self.numbers or self.names) and tall:
+        if (self.numbers or self.names) and self.tall:
             for form in TALL:
                 if self._choose_form(form, inner):
                     self.sums_below = form.rows < 4
@@ -165,13 +166,23 @@ class Cells:
                 if self._choose_form(form, inner):
                     return form.card_h
         self.numbers = self.names = False
-        form = TALL_BARS if tall and self.most > 10 else BARS
+        form = TALL_BARS if self.tall and self.most > 10 else BARS
         self.rows, self.columns, self.form = form.rows, -(-self.most // form.rows), form
         least = 6.0 if form is BARS else 3.0
         w = min(24.0, max(least, (inner + 6) / self.columns - 5.3))
         self.look = Look(bars=True, w=w, h=form.cell_h)
         self.moving = Look(bars=True, w=22, h=form.token_h)
         return form.card_h
+
+    def choose_low(self, card_w: float, card_h: float) -> None:
+        """Choose how cells look in a low card: bars beside the rank's number."""
+        self.numbers = self.names = False
+        self.low = self.slim = True
+        self.pad, self.rows, self.columns = 8.0, 1, self.most
+        w = min(22.0, max(3.0, (card_w - LOW_NAME_W - 8) / self.most - 3))
+        self.look = Look(bars=True, w=w, h=card_h - 12)
+        self.moving = Look(bars=True, w=20, h=26)
+        self.form = Form(card_h, 1, w, card_h - 12, 0, 0, 26, 18, card_h / 2, 6)
 
     def _choose_form(self, form: Form, inner: float) -> bool:
         """Take a form of card if its numbers are large enough to read; return whether they are."""
@@ -274,14 +285,14 @@ class Cells:
         """Return where the first cell of a place lies."""
         if not framed:
             return spot.x, spot.y
-        return spot.x + self.pad, spot.y + self.form.cells_y
+        return spot.x + (LOW_NAME_W if self.low else self.pad), spot.y + self.form.cells_y
 
     def corner(self, spot: Box, k: int, framed: bool) -> tuple[float, float]:
         """Return the corner of the k-th cell of a place."""
         x, y = self.origin(spot, framed)
         row, column = divmod(k, self.columns)
         if self.look.bars and framed:
-            inner = spot.w - 2 * self.pad
+            inner = spot.w - self.pad - (LOW_NAME_W if self.low else self.pad)
             pitch = (inner - self.look.w) / max(self.columns - 1, 1)
             pitch = min(pitch, 2.2 * self.look.w)
         else:
@@ -309,7 +320,13 @@ class Cells:
             self._name(reel, place.rank, place.place, spot)
             for k, cell in enumerate(place.cells):
                 self._cell(reel, cell, *self.corner(spot, k, framed))
-                if self.look.bars and framed and self.index_size and self.rows == 1:
+                if (
+                    self.look.bars
+                    and framed
+                    and self.index_size
+                    and self.rows == 1
+                    and not self.low
+                ):
                     self._index(reel, cell, k, spot)
 
     def _beam(self, reel: Reel, spot: Box, name: str) -> None:

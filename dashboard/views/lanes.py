@@ -55,6 +55,11 @@ def row_of(groups: Sequence[int], box: Box, card_h: float, gap: float = 17.0) ->
     return spots
 
 
+def least_zone(token_h: float) -> float:
+    """Return how much height one lane needs, from a card to the end of the room."""
+    return AIR + HEAD + token_h
+
+
 def far(story: Story) -> bool:
     """Return whether messages go farther than to a neighbour in the ring of ranks.
 

@@ -58,12 +58,15 @@ class Layout:
             way shows only in its step.
         spans: When messages are under way, as shares of their flights, by the message's number;
             what is left out takes all of it.
+        jumps: Links whose route leaves the picture after its second point and comes in again at
+            its third.
     """
 
     spots: tuple[Box, ...]
     routes: dict[tuple[int, int], tuple[Point, ...]]
     ways: dict[int, tuple[Point, ...]] = field(default_factory=dict)
     spans: dict[int, Span] = field(default_factory=dict)
+    jumps: frozenset[tuple[int, int]] = frozenset()
 
 
 def columns_of(n: int) -> int:

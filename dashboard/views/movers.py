@@ -135,7 +135,8 @@ class Movers:
         """Draw the way of a link, all the time or while it is used in this direction."""
         dash = (6.0, 4.0) if (src, dst) in self.dashed else ()
         points, shown = self.layout.routes[src, dst], self._shown(src, dst)
-        self._arrow(reel, points, shown, self._spans(src, dst), dash)
+        jumps = (src, dst) in self.layout.jumps
+        self._arrow(reel, points, shown, self._spans(src, dst), dash, jumps)
 
     def _step_ways(self, reel: Reel) -> None:
         """Draw each message's own way while its step is on; those of the first from the start."""
@@ -158,13 +159,16 @@ class Movers:
         shown: Span,
         spans: Sequence[Span],
         dash: tuple[float, ...],
+        jumps: bool = False,
     ) -> None:
         """Draw a way in grey, with a head that turns to ink while something is on it."""
         since, until = shown
         shaft = along(points, 0, self.pen.head * 0.7)
         always = since <= -FOREVER and until >= FOREVER
         during = None if always else shown
-        for a, b in pairwise(shaft):
+        for k, (a, b) in enumerate(pairwise(shaft)):
+            if jumps and k == 1:
+                continue
             reel.line(*a, *b, stroke=self.pen.idle, width=self.pen.link, z=-2, during=during,
                       dash=dash)  # fmt: skip
         (ax, ay), (bx, by) = points[-2], points[-1]
@@ -192,11 +196,14 @@ class Movers:
         """Return the way of a message's middle: from the sender's edge to before the arrowhead."""
         points = self._points(number)
         first, last = _reach(points[0], points[1], w, h), _reach(points[-2], points[-1], w, h)
-        way = along(points, 0 if self.lifts else first, last + self.pen.head + 3)
+        last += self.pen.head + 3
+        if (message.src, message.dst) in self.layout.jumps:
+            return *along(points[:2], first, 0), *along(points[2:], 0, last)
+        way = along(points, 0 if self.lifts else first, last)
         if self.lifts:
             spot = self.layout.spots[message.src]
             k = self._cell_number(message)
-            x, y = self.view.corner(spot, k, False)
+            x, y = self.view.corner(spot, k, self.view.framed)
             way = ((x + self.view.look.w / 2, y + self.view.look.h / 2), points[0], way[-1])
         return way
 
@@ -234,10 +241,15 @@ class Movers:
         ref = reel.ref(**words.message_ref(self.view.story, message))
         tail = self._points(number)[0]
         lifts = self.lifts and len(way) > 2
-        for k, (begin, goal, span) in enumerate(_legs(way, (start, over), lifts)):
+        jumps = (message.src, message.dst) in self.layout.jumps
+        for k, (begin, goal, span) in enumerate(_legs(way, (start, over), lifts, jumps)):
             lifting = lifts and k == 0
             leg = (begin, goal, span, len(way) == 2)
-            self._leg(reel, shapes, (w, h), leg, None if lifting or is_beside else tail, ref)
+            fades = (1.0, 1.0) if not jumps else (1.0, 0.0) if k == 0 else (0.0, 1.0)
+            if jumps and k == 1:
+                tail = way[-2]
+            behind = None if lifting or is_beside else tail
+            self._leg(reel, shapes, (w, h), leg, behind, ref, fades)
             if self.labels:
                 self._label(reel, message, (w, h), leg, is_beside)
             if not lifting and not is_beside:
@@ -265,12 +277,13 @@ class Movers:
         leg: Leg,
         tail: Point | None,
         ref: int,
+        fades: Span = (1.0, 1.0),
     ) -> None:
         """Draw a message on a straight piece of its way, with the trail behind it."""
         begin, goal, span, ease = leg
         w, h = size
         a, b = (begin[0] - w / 2, begin[1] - h / 2), (goal[0] - w / 2, goal[1] - h / 2)
-        put(reel, shapes, *a, to=b, during=span, ease=ease, z=2)
+        put(reel, shapes, *a, to=b, during=span, ease=ease, opacity=fades, z=2)
         reel.pick(*a, w, h, ref, to=(*b, w, h), during=span, ease=ease)
         if tail is not None:
             reel.line(*tail, *begin, to=(*tail, *goal), during=span, ease=ease, z=1, **self.trail)
@@ -372,11 +385,19 @@ def _sums(story: Story) -> dict[tuple[int, int], list[int]]:
     return found
 
 
-def _legs(way: Sequence[Point], span: Span, lifts: bool) -> Iterator[tuple[Point, Point, Span]]:
+def _legs(
+    way: Sequence[Point], span: Span, lifts: bool, jumps: bool = False
+) -> Iterator[tuple[Point, Point, Span]]:
     """Yield the straight pieces of a way and when each is travelled, at an even pace.
 
-    Where it lifts out of its cell first, that takes a short share whatever the distance.
+    Where it lifts out of its cell first, that takes a short share whatever the distance. Where it
+    jumps, its outer pieces take half of the time each.
     """
+    if jumps:
+        middle = (span[0] + span[1]) / 2
+        yield way[-4], way[-3], (span[0], middle)
+        yield way[-2], way[-1], (middle, span[1])
+        return
     stops = lengths(way)
     lift = 0.15 if lifts else 0.0
     rest = sum(stops[1:] if lifts else stops) or 1.0

@@ -6,19 +6,22 @@ Where only the call is known, `textbook` draws it instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..film import FOREVER, Film
 from ..reel import Reel
 from ..story import Story
-from . import frame, sentences, words
-from .cellview import BEAM_H, Cells
+from . import frame, levels, sentences, words
+from .cellview import BEAM_H, LOW_NAME_W, Cells
 from .frame import STAGE
-from .lanes import Lanes, emphasised, far, in_time, row_of
+from .grid import BESIDE, Grid, grid_of
+from .lanes import Lanes, emphasised, far, in_time, least_zone, row_of
 from .lanes import dots as dots_of
 from .layout import Box, Family, Layout, columns_of, family, fan_spans, ring, tree
 from .legend import column as legend_column
 from .legend import row as legend_row
+from .levels import Level
 from .movers import Movers
 from .pace import Pace, by_steps
 
@@ -41,21 +44,27 @@ def build(story: Story) -> Film:
     view = Cells(story, pace)
     found = _family(view)
     dots: frozenset[int] = frozenset()
+    grid = grid_of(story) if found is None else None
+    few = found is None and grid is None and story.n <= MOST_IN_ROW
+    above = levels.levels(story) if few else ()
     if found is not None:
         layout = _tree(view, found)
-    elif 2 < story.n <= MOST_IN_ROW and (far(story) or family(story) is not None):
+    elif grid is not None:
+        layout = _grid(view, grid)
+    elif above or (2 < story.n <= MOST_IN_ROW and (far(story) or family(story) is not None)):
         dots = dots_of(story)
-        layout = _row(view, dots)
+        layout = _row(view, above, dots)
     else:
         layout = _ring(view)
     told = _words(reel, story, pace, numbers=view.numbers or view.names)
     frame.plate(reel, "stage", *STAGE)
+    levels.draw(reel, above, layout.spots, INNER)
     view.draw(reel, layout, framed=found is None)
     for step, rank in (emphasised(story) if dots else {}).items():
         x, y, w, h = layout.spots[rank]
         reel.rect(x + 1.25, y + 1.25, w - 2.5, h - 2.5, stroke="ink", width=2.5, radius=10,
                   during=pace.steps[step], z=1)  # fmt: skip
-    Movers(view, layout, lifts=found is not None, dots=dots).draw(reel)
+    Movers(view, layout, lifts=found is not None or view.low, dots=dots).draw(reel)
     reel.panel("legend", STAGE[0], STAGE[1] + 440, STAGE[2], 48)
     if found is None:
         legend_row(reel, view, dots=bool(dots))
@@ -90,13 +99,37 @@ def _ring(view: Cells) -> Layout:
     return ring(view.n, INNER, card_w, card_h, links, helpers=helpers, apart=apart)
 
 
-def _row(view: Cells, dots: frozenset[int]) -> Layout:
+def _grid(view: Cells, grid: Grid) -> Layout:
+    """Return cards in rows and columns, and the ways between neighbours."""
+    links = view.story.links()
+    box = grid.room(INNER, links)
+    gap = 106.0
+    card_w = min(260.0, (box.w - (grid.columns - 1) * gap) / grid.columns)
+    if grid.rows > 2:
+        card_h = (box.h - (grid.rows - 1) * 48.0) / grid.rows
+        view.choose_low(card_w, card_h)
+    else:
+        card_h = view.choose(card_w)
+    token_w = view.fit_tokens(BESIDE - 12)
+    apart = (view.token_h / 2 + 2, token_w / 2 + 6)
+    right = LOW_NAME_W / 2 if view.low else 0.0  # beside the names
+    return grid.layout(box, card_w, card_h, links, apart, right)
+
+
+def _row(view: Cells, above: Sequence[Level], dots: frozenset[int]) -> Layout:
     """Return cards side by side, below their switches if there are some, and lanes around them."""
     story = view.story
     helpers = [place for place in story.places if place.rank is None]
-    spots = row_of([view.n], INNER, 0.0)
-    card_h = view.choose(spots[0].w, tall=True)
-    y = INNER.bottom - card_h if helpers else INNER.y + (INNER.h - card_h) / 2
+    view.tall = True
+    used = levels.height(above)
+    box = Box(INNER.x, INNER.y + used, INNER.w, INNER.h - used)
+    groups = [bar.last - bar.first + 1 for bar in above[0]] if above else [view.n]
+    spots = row_of(groups, box, 0.0)
+    card_h = view.choose(spots[0].w)
+    if (box.h - card_h) / 2 < least_zone(view.token_h):
+        view.numbers = view.names = False  # barcodes are lower
+        card_h = view.choose(spots[0].w)
+    y = box.bottom - card_h if helpers else box.y + (box.h - card_h) / 2
     spots = [Box(spot.x, y, spot.w, card_h) for spot in spots]
     wide = INNER.w / max(len(helpers), 1)
     spots += [
@@ -104,7 +137,7 @@ def _row(view: Cells, dots: frozenset[int]) -> Layout:
         for k in range(len(helpers))
     ]
     widest = view.fit_tokens(spots[1].x - spots[0].x - 36)
-    lanes = Lanes(story, spots, INNER, token_w=widest, token_h=view.token_h, beside=dots)
+    lanes = Lanes(story, spots, box, token_w=widest, token_h=view.token_h, beside=dots)
     view.pace, spans = in_time(story, view.pace, lanes.spans)
     return Layout(tuple(spots), {}, lanes.ways, spans)
 
