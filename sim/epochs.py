@@ -8,9 +8,9 @@ under way between them then.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ import numpy.typing as npt
 from ..errors import ScheduleError, TopologyError
 from ..units import format_ns
 from .changes import Change
+from .model import Model
+from .network import Network
 from .routing import Links, Paths, Routes
 from .topology import Topology
 
@@ -100,7 +102,7 @@ def epochs_of(
     paths: Paths,
     ends: Ints,
     slow: Floats,
-    changes: Sequence[Change],
+    model: Model,
 ) -> Epochs:
     """Return the epochs of a network.
 
@@ -111,46 +113,60 @@ def epochs_of(
         paths: The paths of all messages as built.
         ends: Places that each path leads from and to, (2, paths).
         slow: How many times longer all takes at each place's node, (places,).
-        changes: What becomes of links.
+        model: What becomes of links, and whether their directions share a rate.
 
     Raises:
         TopologyError: A link that changes does not exist.
     """
-    if not changes and (slow == 1).all():
-        each = paths.latency_ns, paths.rate, paths.starts, paths.links
-        return Epochs(np.zeros(0), *each, routes.links.rate, (), routes, ends)
-    slower = _slower(topology, routes.links, slow)
+    if not model.changes and model.duplex == "full" and (slow == 1).all():
+        as_built = paths.latency_ns, paths.rate, paths.starts, paths.links, routes.links.rate
+        return Epochs(np.zeros(0), *as_built, (), routes, ends)
+    slower = _slower(topology, slow)
     rate, latency = routes.links.rate / slower, routes.links.latency_ns * slower
-    times, rates = _rates_over_time(routes.links, rate, changes)
-    found, cuts = [], []
+    times, rates = _rates_over_time(topology, rate, model.changes)
+    found: list[tuple[Any, ...]] = []
+    cuts = []
     for begin_ns, end_ns, now in zip(times, [*times[1:], inf], rates, strict=True):
         starts, links = paths.starts, paths.links
         failed = now == 0
         if failed.any():
-            starts, links, lost = _rerouted(topology, helpers, routes.links, paths, ends, failed)
+            starts, links, lost = _rerouted(topology, helpers, paths, ends, failed)
             if lost.any():
                 cuts.append(Cut(begin_ns, end_ns, lost, _names(routes.links, failed)))
                 now = np.where(failed, rate, now)
-        of_path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        slowest = np.full(len(starts) - 1, np.inf)
-        np.minimum.at(slowest, of_path, now[links])
-        path_latency = np.bincount(of_path, latency[links], len(starts) - 1)
-        found.append((path_latency, slowest, starts, links, now))
-    n_links = len(rate)
-    first = np.cumsum([0, *(len(epoch[3]) for epoch in found)])
+        if model.duplex == "half":
+            now, links = _half(topology.network, now, links)
+        found.append((*_measured(starts, links, now, latency), starts, links, now))
+    path_latency, path_rate, path_starts, path_links, link_rate = zip(*found, strict=True)
+    low = np.cumsum([0, *map(len, path_links)])
+    begins = [first + each[1:] for first, each in zip(low, path_starts)]
     return Epochs(
         change_ns=np.array(times[1:]),
-        latency_ns=np.concatenate([epoch[0] for epoch in found]),
-        rate=np.concatenate([epoch[1] for epoch in found]),
-        path_starts=np.concatenate(
-            [[0], *(low + epoch[2][1:] for low, epoch in zip(first, found))]
-        ).astype(np.int64),
-        path_links=np.concatenate([e * n_links + epoch[3] for e, epoch in enumerate(found)]),
-        link_rate=np.concatenate([epoch[4] for epoch in found]),
+        latency_ns=np.concatenate(path_latency),
+        rate=np.concatenate(path_rate),
+        path_starts=np.concatenate([[0], *begins]).astype(np.int64),
+        path_links=np.concatenate([e * len(rate) + each for e, each in enumerate(path_links)]),
+        link_rate=np.concatenate(link_rate),
         cuts=tuple(cuts),
         routes=routes,
         ends=ends,
     )
+
+
+def _measured(starts: Ints, links: Ints, rate: Floats, latency: Floats) -> tuple[Floats, Floats]:
+    """Return the latency of each path, and the rate of its slowest link."""
+    n = len(starts) - 1
+    of_path = np.repeat(np.arange(n), np.diff(starts))
+    slowest = np.full(n, np.inf)
+    np.minimum.at(slowest, of_path, rate[links])
+    return np.bincount(of_path, latency[links], n).astype(np.float64), slowest
+
+
+def _half(network: Network, rate: Floats, links: Ints) -> tuple[Floats, Ints]:
+    """Return rates and paths where both directions of a link count as the first of them."""
+    own = np.arange(len(rate))
+    back = np.where(network.reverse >= 0, network.reverse, own)
+    return np.minimum(rate, rate[back]), np.minimum(own, back)[links]
 
 
 def slow_places(slow: Mapping[int, float], n_ranks: int, n_places: int) -> Floats:
@@ -167,58 +183,40 @@ def slow_places(slow: Mapping[int, float], n_ranks: int, n_places: int) -> Float
     return factor
 
 
-def _slower(topology: Topology, links: Links, slow: Floats) -> Floats:
+def _slower(topology: Topology, slow: Floats) -> Floats:
     """Return how many times longer each link takes, (links,): as the slower of its two ends."""
-    node = np.ones(len(links.nodes))
-    index = {name: k for k, name in enumerate(links.nodes)}
+    network = topology.network
+    node = np.ones(len(network.nodes))
     for rank in np.flatnonzero(slow > 1):
-        at = index[topology.ranks[rank]]
+        at = network.index[topology.ranks[rank]]
         node[at] = max(node[at], slow[rank])
-    return np.maximum(node[links.tails], node[links.heads])
+    return np.maximum(node[network.tails], node[network.heads])
 
 
 def _rates_over_time(
-    links: Links, built: Floats, changes: Sequence[Change]
+    topology: Topology, built: Floats, changes: Sequence[Change]
 ) -> tuple[list[float], list[Floats]]:
     """Return when each epoch begins, and the rate of each link in it, 0 where it has failed."""
     times = sorted({0.0, *(float(change.at_ns) for change in changes)})
-    number = {ends: k for k, ends in enumerate(links.ends)} if changes else {}
     rates, now = [], built
     for time in times:
         now = now.copy()
         for change in changes:
             if change.at_ns == time:
-                for link in _links_of(change, number):
-                    now[link] = _new_rate(change, built[link])
+                links = topology.links_between(change.a, change.b, change.both_ways)
+                now[links] = _new_rate(change, built[links])
         rates.append(now)
     return times, rates
 
 
-def _new_rate(change: Change, built: float) -> float:
+def _new_rate(change: Change, built: Floats) -> Floats | float:
     if change.bandwidth_Bps is not None:
         return change.bandwidth_Bps / 1e9
     return 0.0 if change.slower is None else built / change.slower
 
 
-def _links_of(change: Change, number: Mapping[tuple[str, str], int]) -> list[int]:
-    a, b = change.a, change.b
-    found = [(a, b), (b, a)] if change.both_ways else [(a, b)]
-    known = [number[ends] for ends in found if ends in number]
-    if not known:
-        near = sorted({y for x, y in number if x == a}) or sorted({x for x, _ in number})
-        raise TopologyError(
-            f"no link {change}: there is none from {a!r} to {b!r}; known: {', '.join(near[:8])}"
-        )
-    return known
-
-
 def _rerouted(
-    topology: Topology,
-    helpers: Sequence[str],
-    links: Links,
-    paths: Paths,
-    ends: Ints,
-    failed: Bools,
+    topology: Topology, helpers: Sequence[str], paths: Paths, ends: Ints, failed: Bools
 ) -> tuple[Ints, Ints, Bools]:
     """Return where each path begins, the links of all, and whether each is lost.
 
@@ -228,17 +226,15 @@ def _rerouted(
     of_path = np.repeat(np.arange(n), np.diff(paths.starts))
     broken = np.bincount(of_path, failed[paths.links], n) > 0
     lost = np.zeros(n, np.bool_)
-    which = np.arange(n)
     if not broken.any():
         return paths.starts, paths.links, lost
-    for link in np.flatnonzero(failed):
-        topology = topology.without_link(*links.ends[link], both_ways=False)
-    new = Routes(topology, helpers).paths(*ends[:, broken], lost_ok=True)
-    is_lost = np.isinf(new.rate[new.pair])
-    lost[broken] = is_lost
-    which[broken] = np.where(is_lost, which[broken], n + new.pair)
-    # Links of what is left have the same order, so that they are numbered by counting.
+    # What is left keeps its order, so that counting tells which link is which.
     left = np.flatnonzero(~failed)
+    rest = replace(topology, network=topology.network.without_links(np.flatnonzero(failed)))
+    new = Routes(rest, helpers).paths(*ends[:, broken], lost_ok=True)
+    lost[broken] = np.isinf(new.rate[new.pair])
+    which = np.arange(n)
+    which[broken] = np.where(lost[broken], which[broken], n + new.pair)
     starts = np.concatenate([paths.starts, len(paths.links) + new.starts[1:]])
     return *_pick(starts, np.concatenate([paths.links, left[new.links]]), which), lost
 

@@ -43,8 +43,7 @@ def draws(seed: int, pair: Array, ends: Array, channel: Array) -> Floats:
     )
     number |= channel.astype(np.uint64) << np.uint64(40)
     number ^= of_pair[pair]
-    share: Floats = (_mixed(number) >> np.uint64(11)) * 2.0**-53
-    return share
+    return (_mixed(number) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @kernel

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import ScheduleError
 from ..traces.trace import JSON
@@ -15,6 +15,8 @@ from .costs import COSTS, Costs, check_cost, check_number
 from .order import POLICIES, Policy
 from .topology import Topology
 
+Duplex = Literal["full", "half"]
+DUPLEX: tuple[Duplex, ...] = ("full", "half")
 _LARGEST_SEED = 2**64 - 1
 
 
@@ -49,6 +51,7 @@ class Model:
             bytes), the fixed costs of its messages, its reducing.
         changes: Links that slow down, fail or come back while it runs, as `Change` or as text such
             as ``r0-switch:fails@2ms``. Messages under way go on over the new path.
+        duplex: ``full``: each direction of a link has its rate for itself; ``half``: both share it.
     """
 
     policy: Policy = "dataflow"
@@ -65,10 +68,13 @@ class Model:
     seed: int = 0
     slow: Mapping[int, float] = field(default_factory=dict)
     changes: Sequence[Change] = ()
+    duplex: Duplex = "full"
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise ScheduleError(f"unknown policy {self.policy!r}; known: {', '.join(POLICIES)}")
+        if self.duplex not in DUPLEX:
+            raise ScheduleError(f"duplex is {self.duplex!r}, expected {' or '.join(DUPLEX)}")
         for name in COSTS:
             if getattr(self, name) is not None:
                 check_cost(name, getattr(self, name), ScheduleError)
@@ -82,7 +88,8 @@ class Model:
         for name, least in (("delay_ns", 0), ("slow", 1)):
             for rank, value in getattr(self, name).items():
                 check_number(f"{name} of rank {rank}", value, ScheduleError, least=least)
-        given: Any = (self.changes,) if isinstance(self.changes, str) else self.changes
+        given: Any = self.changes
+        given = [given] if isinstance(given, str) else given
         changes = (parse_change(each) if isinstance(each, str) else each for each in given)
         object.__setattr__(self, "changes", tuple(changes))
 
@@ -116,6 +123,8 @@ class Model:
             found["slow"] = _by_rank(self.slow)
         if self.changes:
             found["changes"] = [str(change) for change in self.changes]
+        if self.duplex != "full":
+            found["duplex"] = self.duplex
         return found
 
 

@@ -52,7 +52,7 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
         model.costs(topology),
         slow_places(model.slow, schedule.group_size, schedule.n_places),
     )
-    epochs = epochs_of(topology, schedule.helpers, routes, paths, ends, slow, model.changes)
+    epochs = epochs_of(topology, schedule.helpers, routes, paths, ends, slow, model)
     fixed_ns = costs.message_ns * np.where(ends[0] == ends[1], 0.0, slow[ends].max(axis=0))
     paths = paths._replace(
         latency_ns=epochs.latency_ns[: len(fixed_ns)] + fixed_ns,

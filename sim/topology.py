@@ -167,7 +167,7 @@ class Topology:
         Raises:
             TopologyError: There is no such link, or a rate is impossible.
         """
-        links = self._links_between(a, b, both_ways)
+        links = self.links_between(a, b, both_ways)
         columns = {}
         for name, value in (("bandwidth_Bps", bandwidth_Bps), ("latency_ns", latency_ns)):
             column = columns[name] = getattr(self.network, name).copy()
@@ -183,10 +183,15 @@ class Topology:
         Raises:
             TopologyError: There is no such link.
         """
-        network = self.network.without_links(self._links_between(a, b, both_ways))
+        network = self.network.without_links(self.links_between(a, b, both_ways))
         return replace(self, network=network, name=f"{self.name} without {a}-{b}")
 
-    def _links_between(self, a: str, b: str, both_ways: bool) -> npt.NDArray[np.int64]:
+    def links_between(self, a: str, b: str, both_ways: bool = True) -> npt.NDArray[np.int64]:
+        """Return the numbers of the links from one node to another, and back.
+
+        Raises:
+            TopologyError: There is no such link.
+        """
         ways = [(a, b), (b, a)] if both_ways else [(a, b)]
         links = [link for way in ways if (link := self.network.link(*way)) is not None]
         if not links:
