@@ -135,8 +135,10 @@ def draw_names(drawn: go.Figure, found: Comparison, panel: Panel, palette: Palet
             box = frame.beside(x, y, len(label.text) * _LETTER, lower_right=panel.log)
             if box is None or any(box.meets(other) for other in taken.values()):
                 continue
-            lines = fastest if label.values is panel.bound else fastest + bound
-            crossed = sum(box.meets(line) for line in lines)
+            crossed = sum(box.meets(line) for line in fastest)
+            if label.values is not panel.bound:  # nor may the bound be between name and line
+                reach = box._replace(width=box.width + (0 if panel.log else _BESIDE))
+                crossed += sum(reach.meets(line) for line in bound)
             if panel.log or not crossed:  # a name beyond the bound would look like the bound's
                 spots.append((crossed, len(spots), x, y, box))
         if not spots or label.text in taken:

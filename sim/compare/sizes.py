@@ -13,7 +13,8 @@ from ...errors import ScheduleError
 from ...units import parse_bytes
 
 # More than anybody looks at, and far less than would fill the memory.
-MOST_SIZES = 10_000
+MOST_SIZES = 1000
+_LEAST_FACTOR = 1.01
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -52,10 +53,10 @@ def _item(text: str, item: str, at: int) -> set[int]:
         raise _error(text, end_at, f"the range ends at {rest[0]}, before it begins")
     factor_at = end_at + len(rest[0]) + 1
     if len(rest) > 2:
-        raise _error(text, factor_at + len(rest[1]), "expected FROM:TO or FROM:TO:xFACTOR")
+        raise _error(text, factor_at + len(rest[1]) + 1, "expected FROM:TO or FROM:TO:xFACTOR")
     factor = _factor(text, rest[1], factor_at) if len(rest) == 2 else 2.0
     sizes, value = {low}, float(low)
-    while value < high and len(sizes) <= MOST_SIZES:
+    while value < high:
         value *= factor
         # The last step may be a shorter one: both ends of a range are asked for.
         sizes.add(min(round(value), high))
@@ -74,8 +75,8 @@ def _size(text: str, part: str, at: int) -> int:
 
 def _factor(text: str, part: str, at: int) -> float:
     number = re.fullmatch(r"x(\d+(?:\.\d+)?)", part)
-    if number is None or not 1 < float(number.group(1)) < 1e9:
-        raise _error(text, at, f"factor {part!r}, expected xFACTOR above x1, such as x4")
+    if number is None or float(number.group(1)) < _LEAST_FACTOR:
+        raise _error(text, at, f"factor {part!r}, expected x{_LEAST_FACTOR} or more, such as x4")
     return float(number.group(1))
 
 
