@@ -156,6 +156,44 @@ def replay(
     return Found(end_s, cpu_s, ended - began)
 
 
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both models' answers to a case, and the best of what they took."""
+
+    case: Case
+    messages: int
+    ours_s: np.ndarray
+    theirs_s: np.ndarray
+    ours: tuple[float, float]  # CPU and wall seconds
+    theirs: tuple[float, float]
+
+    @property
+    def difference(self) -> float:
+        """Largest relative difference of a rank's end."""
+        return float(np.abs(self.ours_s / self.theirs_s - 1).max())
+
+
+def compare(case: Case, folder: Path, rounds: int) -> Pair:
+    """Return what both say, running in turn."""
+    write_files(case, folder)
+    topology = case.topology
+    case.simulate(topology)  # warm: kernels are loaded
+    ours, theirs = [], []
+    for number in range(rounds):
+        for which in ((0, 1), (1, 0))[number % 2]:
+            if which:
+                found = replay(case, folder)
+                theirs.append((found.cpu_s, found.wall_s))
+            else:
+                cpu, wall = time.process_time(), time.perf_counter()
+                done = case.simulate(topology)
+                ours.append((time.process_time() - cpu, time.perf_counter() - wall))
+    first = done.schedule.messages.first_row
+    messages = int((done.schedule.src[first] != done.schedule.dst[first]).sum())
+    best = [tuple(map(min, zip(*taken))) for taken in (ours, theirs)]
+    return Pair(case, messages, ends_s(done), found.end_s, *best)
+
+
 def write_files(case: Case, folder: Path) -> None:
     """Write the network and what each rank does, for `replay`."""
     n = case.n_ranks
