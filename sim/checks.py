@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ScheduleError
+from .room import check_cells
 from .rows import Ints, Slots, blocks
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def check(schedule: Schedule) -> None:
     if schedule.window < 1:
         raise ScheduleError(f"window is {schedule.window}, expected 1 or more")
     _check_rows(schedule)
+    check_cells(schedule)
     _check_buffers(schedule)
     _check_after(schedule)
 

@@ -140,7 +140,7 @@ def walk_chunks(
     held = chunks_at_start(schedule)
     carried = np.empty(len(moved), np.int32)
     before = np.empty(len(moved) if wants_before else 0, np.int32)
-    run(_walk_chunks, len(schedule))(order, held, carried, before)
+    run(_walk_chunks, len(moved))(order, held, carried, before)
     return Chunks(carried, before, held)
 
 

@@ -23,8 +23,12 @@ from . import parameters as written
 from .algorithms import ALGORITHMS, Algorithm, Phase, phases_of_rows
 from .collectives import COLLECTIVES
 from .collectives import collective as collective_named
+from .room import check_room
 from .schedule import Schedule
 from .text import parse
+
+# Ranks are numbered in 32 bits.
+_MOST_RANKS = np.iinfo(np.int32).max
 
 
 def algorithms(collective: str | None = None, group_size: int | None = None) -> list[Algorithm]:
@@ -64,7 +68,8 @@ def build(
         parameters: What the algorithm takes beside, such as `segments`.
 
     Raises:
-        ScheduleError: The name is unknown or the algorithm does not fit; says what does.
+        ScheduleError: The name is unknown or the algorithm does not fit; says what does. Or its
+            transfers would not fit into memory.
 
     Example:
         >>> len(build("all_reduce", "ring", 4))
@@ -73,6 +78,8 @@ def build(
     kind = collective_named(collective)
     if group_size < 1:
         raise ScheduleError(f"group size is {group_size}, expected 1 or more")
+    if group_size > _MOST_RANKS:
+        raise ScheduleError(f"group size is {group_size}, expected at most {_MOST_RANKS}")
     entry = _named(collective, algorithm)
     if not entry.sizes.fits(group_size):
         near = _sizes_near(entry, group_size)
@@ -89,7 +96,12 @@ def build(
         parameters["root"] = 0 if root is None else root
     elif root is not None:
         raise ScheduleError(f"{collective} has no root, found {root}")
-    return entry.builder(group_size, **parameters)
+    called = f"{collective} {entry.name}"
+    check_room(called, entry.builder, entry.sizes.fits, group_size, parameters)
+    try:
+        return entry.builder(group_size, **parameters)
+    except MemoryError:
+        raise ScheduleError(f"{called} on {group_size} ranks does not fit into memory") from None
 
 
 def _check_kinds(entry: Algorithm, parameters: dict[str, Any]) -> None:

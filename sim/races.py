@@ -6,12 +6,17 @@ only by what `after` leads to, so only slots that several channels touch need a 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .compiled import kernel, run
 from .order import Moves, WaitGraph, wait_graph
+from .rows import blocks
 from .schedule import Ints, Schedule
+
+# What touches a cell, beside the number of a channel.
+_NOBODY, _SEVERAL = -1, -2
 
 
 class Race(NamedTuple):
@@ -52,19 +57,37 @@ def races(schedule: Schedule, moved: Moves) -> list[Race]:
 
 def _shared(schedule: Schedule, moved: Moves) -> _Accesses:
     """Return the accesses of cells that are written and touched by more than one channel."""
+    size = schedule.n_places * schedule.slots_a_place
+    touched: Any = np.full(size, _NOBODY, np.int16)
+    written = np.zeros(size, np.bool_)
+    s, touch = schedule, run(_touch, len(moved))
+    touch(s.channel, s.src, s.src_slot, s.n_slots, s.slots_a_place, touched)
+    touch(s.channel, s.dst, s.dst_slot, s.n_slots, s.slots_a_place, touched)
+    for rows in blocks(len(schedule)):
+        written[moved.targets(rows)] = True
+    shared = written & (touched == _SEVERAL)
+    if not shared.any():
+        return _Accesses(*np.zeros((3, 0), np.int64))
     cell = np.concatenate([moved.src, moved.dst])
     row = np.concatenate([moved.row, moved.row])
     writes = np.repeat([0, 1], len(moved))
-    channel = schedule.channel[row].astype(np.int64)
-    size = schedule.n_places * schedule.slots_a_place
-    lowest, highest = np.full(size, schedule.channels), np.full(size, -1)
-    np.minimum.at(lowest, cell, channel)
-    np.maximum.at(highest, cell, channel)
-    written = np.zeros(size, np.bool_)
-    written[moved.dst] = True
-    shared = np.flatnonzero(((lowest != highest) & written)[cell])
-    order = shared[np.argsort(cell[shared], kind="stable")]
+    wanted = np.flatnonzero(shared[cell])
+    order = wanted[np.argsort(cell[wanted], kind="stable")]
     return _Accesses(cell[order], row[order], writes[order])
+
+
+@kernel
+def _touch(
+    channel: Ints, place: Ints, slot: Ints, n_slots: Ints, slots_a_place: int, touched: Ints
+) -> None:
+    """Note in each cell of some accesses which channel touches it, or that several do."""
+    for row in range(len(channel)):
+        first = int(place[row]) * slots_a_place + slot[row]
+        for cell in range(first, first + n_slots[row]):
+            if touched[cell] == _NOBODY:
+                touched[cell] = channel[row]
+            elif touched[cell] != channel[row]:
+                touched[cell] = _SEVERAL
 
 
 class _Order:

@@ -122,7 +122,11 @@ def columns_of(rows: Iterable[Transfer] | Sequence[npt.ArrayLike]) -> dict[str, 
 
 def _fitted(name: str, array: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
     """Return a column in its dtype, refusing what that cannot hold."""
-    fitted = np.ascontiguousarray(array, dtype)
+    try:
+        with np.errstate(invalid="ignore"):
+            fitted = np.ascontiguousarray(array, dtype)
+    except (OverflowError, TypeError, ValueError):
+        raise ScheduleError(f"{name} of a row is no {np.dtype(dtype)}: {array[:4]}") from None
     if array.dtype != fitted.dtype and (fitted != array).any():
         row = int(np.flatnonzero(fitted != array)[0])
         raise ScheduleError(f"row {row}: {name} is {array[row]}, expected a {fitted.dtype}")
@@ -172,15 +176,27 @@ def messages_of(
     if n_lanes > 4 * len(lanes) + (1 << 16):
         used, lanes = np.unique(lanes, return_inverse=True)
         n_lanes = len(used)
-    last: Any = np.full((n_lanes, 3), -1, np.int32)
+    lanes = lanes.astype(np.int32, copy=False)
+    last: Any = np.full(n_lanes, -1, np.int32)
+    if not run(_meet, len(step))(step, lanes, local, last):
+        return Messages(number, np.broadcast_to(np.int32(0), len(step)), number, lane)
+    last = np.full((n_lanes, 3), -1, np.int32)
     columns: Any = np.empty((2, len(step)), np.int32)
     of_row, part = columns
-    n = run(_number, len(step))(step, lanes.astype(np.int32, copy=False), local, last, *columns)
-    if n == len(step):
-        return Messages(number, np.broadcast_to(np.int32(0), len(step)), number, lane)
+    n = run(_number, len(step))(step, lanes, local, last, of_row, part)
     first_row: Any = np.empty(n, np.int32)
     first_row[of_row[::-1]] = number[::-1]
     return Messages(of_row, part, first_row, lane)
+
+
+@kernel
+def _meet(step: Ints, lane: Ints, local: npt.NDArray[np.bool_], last: Ints) -> bool:
+    """Return whether two rows travel together; `last`, all -1, becomes each lane's last step."""
+    for row in range(len(step)):
+        if last[lane[row]] == step[row] and not local[row]:
+            return True
+        last[lane[row]] = step[row]
+    return False
 
 
 @kernel

@@ -1,6 +1,6 @@
 """A proof that every output is the sum of exactly one part of each rank, found in one walk.
 
-    are_proven(schedule, order)     # True: nothing is wrong with what rows move; False: look closer
+    are_proven(schedule, moved, order)      # True: nothing is wrong; False: look closer
 
 Every value is an input or the sum of two values. If those below a sum form a tree in which no rank
 has two inputs, nothing was added twice; if an output's tree has an input of every rank, nothing is
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from .compiled import kernel, run
 from .flow import EMPTY, chunks_at_start, n_cells, outputs_by_block
-from .order import Order
+from .order import Moves, Order
 from .schedule import Ints, Schedule
 
 Flags = npt.NDArray[np.bool_]
@@ -33,11 +33,12 @@ _PATIENCE = 8
 _MOST_KNOWN = 20
 
 
-def are_proven(schedule: Schedule, order: Order) -> bool:
+def are_proven(schedule: Schedule, moved: Moves, order: Order) -> bool:
     """Return whether it is certain that no move and no output has anything wrong with it.
 
     Args:
         schedule: The schedule.
+        moved: Its moves.
         order: The order of its rows.
     """
     cells = n_cells(schedule)
@@ -49,8 +50,7 @@ def are_proven(schedule: Schedule, order: Order) -> bool:
     parts = np.empty((adding, 2), value.dtype)
     pending: Any = np.empty((order.n_pending, 2), value.dtype)
     lately = np.full(_known(order), -1, value.dtype)
-    n_rows = len(schedule)
-    n = run(_sum_up, n_rows)(order, held, value, pending, parts, lately, schedule.group_size)
+    n = run(_sum_up, len(moved))(order, held, value, pending, parts, lately, schedule.group_size)
     if n < 0 or (n > 0 and not schedule.kind.reduces):
         return False
     due = np.zeros(cells + n, np.bool_)
@@ -64,9 +64,9 @@ def are_proven(schedule: Schedule, order: Order) -> bool:
         return True
     if schedule.group_size > 1 and due[:cells].any():
         return False
-    trees = run(_are_trees, n_rows)
+    trees = run(_are_trees, len(moved))
     seen, waiting = np.full((2, schedule.group_size), -1, value.dtype)
-    patience = _PATIENCE * (len(order.first) + n)
+    patience = _PATIENCE * (len(moved) + n)
     under = np.zeros(n, np.bool_)
     return bool(
         trees(parts, due[cells:], under, cells, order.slots_a_place, seen, waiting, patience)

@@ -113,7 +113,7 @@ def verify(schedule: Schedule, policy: Policy = "dataflow") -> list[Finding]:
     moved = moves(schedule)
     order = order_of(schedule, moved)
     found = [_race(schedule, race) for race in races(schedule, moved)]
-    if are_proven(schedule, order):
+    if are_proven(schedule, moved, order):
         return _few(found)
     chunks = walk_chunks(schedule, moved, order)
     adds = schedule.reduce[moved.row] & ~_mixes(schedule, moved, chunks)
