@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...sim.topology import NodeKind, Topology
 from ..reel import Reel
@@ -22,7 +22,7 @@ from .layout import Box
 BAR_H, GAP = 24.0, 8.0
 # More levels are not shown, nor more bars in one.
 MOST_LEVELS, MOST_BARS = 3, 8
-_NAMES = {"nvswitch": "NVSwitch", "switch": "switch"}
+_NAMES = {"nvswitch": "NVSwitch", "agg": "aggregation"}
 
 
 class Bar(NamedTuple):
@@ -144,7 +144,7 @@ def draw(reel: Reel, found: Sequence[Level], spots: Sequence[Box], box: Box) -> 
         spots: The cards of the ranks.
         box: The room of bars and cards.
     """
-    style = {"stroke": "card_edge", "width": 1.5}
+    style: dict[str, Any] = {"stroke": "card_edge", "width": 1.5}
     for k, level in enumerate(found):
         y = box.y + (len(found) - 1 - k) * (BAR_H + GAP)
         for bar in level:

@@ -283,9 +283,9 @@ def token(
         inside = tile(look, mark, text, who, n=n, reduces=reduces)
         shapes += [_shifted(shape, pad + k * (look.w + gap), pad) for shape in inside]
     if name:
-        text = {"size": NAME_SIZE, "weight": 600, "fill": "ink"}
-        y = h / 2 + 0.36 * NAME_SIZE
-        shapes.append(Shape("text", (cells_w + 5, y), text, name, z=1))
+        written = {"size": NAME_SIZE, "weight": 600, "fill": "ink"}
+        at = (cells_w + 5, h / 2 + 0.36 * NAME_SIZE)
+        shapes.append(Shape("text", at, written, name, z=1))
     return shapes, w, h
 
 
