@@ -76,7 +76,8 @@ class Routes:
         TopologyError: A helper is no node.
 
     Source: E. W. Dijkstra, "A note on two problems in connexion with graphs", 1959; breadth first
-    where all latencies are equal.
+    where all latencies are equal. E. Zahavi, "D-mod-k routing providing non-blocking traffic for
+    shift permutations on real life fat trees", 2010 (by destination).
     """
 
     def __init__(self, topology: Topology, helpers: Sequence[str] = ()) -> None:
@@ -92,8 +93,12 @@ class Routes:
                 )
         self._n_ranks = topology.n_ranks
         self._node = np.array([index[name] for name in (*topology.ranks, *helpers)], np.int64)
-        is_ecmp = topology.routing is Routing.ECMP
-        self._ways = ways_of(network, rate, ecmp=is_ecmp)
+        self._ways = ways_of(
+            network,
+            rate,
+            ecmp=topology.routing is Routing.ECMP,
+            by_destination=topology.routing is Routing.DESTINATION,
+        )
         dims = topology.dims
         is_grid = topology.routing is Routing.GRID and len(network.nodes) == math.prod(dims)
         self._grid = grid_of(dims, topology.shape == "torus", self._ways) if is_grid else None

@@ -34,6 +34,7 @@ class Ways(NamedTuple):
         rate: Bytes a nanosecond of each link, (links,).
         alike: Whether all latencies are equal.
         ecmp: Whether a hash of both ends chooses among the shortest paths.
+        by_destination: Whether the number of the node at the end chooses among them.
     """
 
     first: Ints
@@ -45,6 +46,7 @@ class Ways(NamedTuple):
     rate: Floats
     alike: bool
     ecmp: bool
+    by_destination: bool
 
 
 class Found(NamedTuple):
@@ -81,7 +83,7 @@ def shortest_paths(ways: Ways, src: Ints, dst: Ints) -> Found:
     return found._replace(links=found.links[: found.starts[-1]])
 
 
-def ways_of(network: Network, rate: Floats, *, ecmp: bool) -> Ways:
+def ways_of(network: Network, rate: Floats, *, ecmp: bool, by_destination: bool) -> Ways:
     """Return the links of a network, and their rates, as the kernel takes them."""
     tails, heads, latency = network.tails, network.heads, network.latency_ns
     n = len(network.nodes)
@@ -95,6 +97,7 @@ def ways_of(network: Network, rate: Floats, *, ecmp: bool) -> Ways:
         rate=rate,
         alike=bool(len(latency)) and bool((latency == latency[0]).all()),
         ecmp=ecmp,
+        by_destination=by_destination,
     )
 
 
@@ -144,13 +147,16 @@ def walk(ways: Ways, src: Ints, dst: Ints, done: int, found: Found) -> int:
         if high > len(links):
             return pair
         starts[pair + 1] = high
-        total, slowest = 0.0, np.inf
+        total, slowest, below = 0.0, np.inf, 1
         for at in range(high - 1, low - 1, -1):
             if n_options[node] < 0:
                 n_options[node] = _find(ways, hops, best, node, options, before)
             which = into_first[node]
             if ways.ecmp and n_options[node] > 1:
                 which += _choose(a, b, node, n_options[node])
+            elif ways.by_destination:
+                which += b // below % n_options[node]
+                below *= n_options[node]
             link = options[which]
             links[at] = link
             total += ways.latency_ns[link]

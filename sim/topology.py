@@ -34,6 +34,7 @@ class Routing(StrEnum):
 
     SHORTEST = "shortest"  # by latency, then hops, then the order of the nodes
     ECMP = "ecmp"  # one of the shortest, by a hash of both ends
+    DESTINATION = "destination"  # one of the shortest, by the number of the node at the end
     GRID = "grid"  # dimension by dimension, the fastest first, the shorter way around
 
 

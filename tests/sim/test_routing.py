@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import networkx as nx
@@ -10,7 +11,7 @@ import pytest
 
 from chunkscope.errors import TopologyError
 from chunkscope.sim.routing import Routes
-from chunkscope.sim.topology import Topology, parse
+from chunkscope.sim.topology import Routing, Topology, parse
 
 
 def nodes(routes: Routes, src: int, dst: int) -> list[tuple[str, str]]:
@@ -82,3 +83,14 @@ def test_helpers_sit_on_nodes() -> None:
     assert nodes(routes, 0, 2) == [("r0", "switch")]
     with pytest.raises(TopologyError, match="helper 'nvls' of the schedule is no node"):
         Routes(parse("star", 2), ["nvls"])
+
+
+@pytest.mark.parametrize(("text", "n"), [("leaf-spine:4x4x4", 16), ("fat-tree:4x1", 16)])
+def test_by_destination_no_two_messages_of_a_shift_share_a_link_of_a_fat_tree(
+    text: str, n: int
+) -> None:
+    routes = Routes(replace(parse(text, n), routing=Routing.DESTINATION))
+    rank = np.arange(n)
+    for shift in range(1, n):
+        links = routes.paths(rank, (rank + shift) % n).links
+        assert len(set(links.tolist())) == len(links)
