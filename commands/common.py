@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import MissingExtra
+from ..sim.model_text import OPTIONS
 from ..units import format_bytes
 from .console import parse_size, print_summary, unused
 
 if TYPE_CHECKING:
     from ..sim.bind import BoundSchedule
+    from ..sim.model import Model
     from ..sim.schedule import Schedule
     from ..sim.spec import Spec
     from ..traces.trace import Trace
@@ -57,6 +59,35 @@ policy = click.option(
     show_default=True,
     help="When a message may start.",
 )
+
+
+def _read_option(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a click callback that reads the text of a parameter of the model."""
+
+    def read(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> Any:
+        try:
+            return OPTIONS[name].read(texts) if texts else None
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return read
+
+
+model = options(
+    policy,
+    click.option("--no-sharing", is_flag=True, help="Each message has its links for itself."),
+    *(
+        click.option(
+            option.flag,
+            name,
+            multiple=True,
+            metavar=option.metavar,
+            callback=_read_option(name),
+            help=option.help,
+        )
+        for name, option in OPTIONS.items()
+    ),
+)
 output = click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 opens = click.option("--open", "opens", is_flag=True, help="Open the result in the dashboard.")
@@ -74,7 +105,17 @@ plan = options(
 def spec_of(words: dict[str, Any]) -> Spec:
     from ..sim.spec import Spec
 
-    return Spec(**words)
+    return Spec(model=model_of(words), **words)
+
+
+def model_of(words: dict[str, Any]) -> Model:
+    """Return the model that the options in `model` say, and take them out of the words."""
+    from ..sim.model import Model
+
+    sharing = not words.pop("no_sharing", False)
+    given = {name: words.pop(name, None) for name in ("policy", *OPTIONS)}
+    known = {name: value for name, value in given.items() if value is not None}
+    return Model(sharing=sharing, **known)
 
 
 def describe(spec: Spec, bound: BoundSchedule) -> str:

@@ -15,11 +15,11 @@ from .common import (
     describe,
     folder_for,
     fresh,
+    model,
     new_name,
     opens,
     output,
     plan,
-    policy,
     read_trace,
     serve_dashboard,
     settle,
@@ -63,7 +63,7 @@ _TRACE_UP_TO = 200_000
 @click.command()
 @plan
 @topology
-@policy
+@model
 @output
 @click.option("--detail", is_flag=True, help="Print bounds, links, the deciding chain and ranks.")
 @as_json

@@ -62,7 +62,7 @@ class Change:
             dash = "--"
         what = f":{_FAILS}" if self.fails else f":x{self.slower:g}"
         if self.bandwidth_Bps is not None:
-            what = f":{self.bandwidth_Bps!r}B/s"
+            what = f":{rate_text(self.bandwidth_Bps)}"
         return f"{self.a}{dash}{self.b}{what}" + (f"@{time_text(self.at_ns)}" if self.at_ns else "")
 
 
@@ -146,6 +146,17 @@ def time_text(time_ns: float) -> str:
         if time_ns >= size and float(f"{time_ns / size:.6g}") * size == time_ns:
             return f"{time_ns / size:.6g}{unit}"
     return f"{float(time_ns)!r}ns".replace(".0ns", "ns")
+
+
+def rate_text(rate_Bps: float) -> str:
+    """Return a rate as `units.parse_Bps` reads it, nothing lost.
+
+    Example:
+        >>> rate_text(2.5e10)
+        '25GB/s'
+    """
+    text = f"{rate_Bps / 1e9:g}GB/s"
+    return text if parse_Bps(text) == rate_Bps else f"{rate_Bps!r}B/s"
 
 
 def _value(text: str, at: int, part: str, parse: Callable[[str], float]) -> float:

@@ -59,14 +59,14 @@ class Model:
     reduce_Bps: float | None = None
     message_ns: float | None = None
     header_bytes: float | None = None
-    delay_ns: Mapping[int, float] = field(default_factory=dict)
+    delay_ns: Mapping[int, float] = field(default_factory=dict, hash=False)
     rendezvous_bytes: float | None = None
     burst_bytes: float | None = None
     segment_bytes: int | None = None
     ports: int | None = None
     jitter: float = 0.0
     seed: int = 0
-    slow: Mapping[int, float] = field(default_factory=dict)
+    slow: Mapping[int, float] = field(default_factory=dict, hash=False)
     changes: Sequence[Change] = ()
     duplex: Duplex = "full"
 

@@ -9,7 +9,7 @@ The command line, the dashboard's Simulate panel and the exporter all come throu
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..errors import ScheduleError
 from ..traces.schema import DTYPES
@@ -19,7 +19,8 @@ from .algorithms import ALGORITHMS
 from .bind import BoundSchedule
 from .collectives import collective
 from .library import resolve
-from .order import Policy
+from .model import Model
+from .model_text import words as model_words
 from .parameters import split
 from .replay import Replay, simulate
 from .schedule import Schedule
@@ -49,7 +50,7 @@ class Spec:
         root: Group rank of the root, for collectives that have one (0 by default).
         topology: Text such as ``ring:100GB/s,1us``; None for a ring, or for a star where
             the plan has a switch that helps.
-        policy: dataflow, rank_step or lockstep.
+        model: Parameters of the step model.
     """
 
     collective: str
@@ -60,7 +61,7 @@ class Spec:
     op: str = "SUM"
     root: int | None = None
     topology: str | None = None
-    policy: Policy = "dataflow"
+    model: Model = field(default_factory=Model)
 
     def schedule(self) -> Schedule:
         """Return the plan.
@@ -120,7 +121,7 @@ class Spec:
         # A plan with helpers needs a switch to put them on.
         default = "star" if bound.schedule.helpers else DEFAULT_TOPOLOGY
         topology = parse_topology(self.topology or default, self.ranks)
-        return simulate(bound, topology, policy=self.policy)
+        return simulate(bound, topology, self.model)
 
     def trace(self, replay: Replay | None = None, *, values: bool | None = None) -> Trace:
         """Return the simulated run as a trace.
@@ -153,7 +154,6 @@ class Spec:
             ("--op", "op"),
             ("--root", "root"),
             ("--topology", "topology"),
-            ("--policy", "policy"),
         ):
             value = getattr(self, name)
             if value == getattr(default, name) or (verb == "run" and name in _SIMULATED_ONLY):
@@ -162,10 +162,12 @@ class Spec:
                 short = format_bytes(value).replace(" ", "")
                 value = short if parse_bytes(short) == value else value
             words += [flag, str(value)]
+        if verb != "run":
+            words += model_words(self.model)
         return shlex.join(words)
 
 
-_SIMULATED_ONLY = ("topology", "policy")
+_SIMULATED_ONLY = ("topology",)
 
 
 def parse_spec(text: str) -> Spec:

@@ -81,7 +81,7 @@ def compare(
         [('tree', 'ring')]
     """
     model = replace(model or Model(), **parameters)
-    spec = Spec(collective, ranks=ranks, dtype=dtype, root=root, policy=model.policy)
+    spec = Spec(collective, ranks=ranks, dtype=dtype, root=root, model=model)
     network = parse(topology, ranks) if isinstance(topology, str) else topology
     if network.n_ranks != ranks:
         raise TopologyError(f"{network.name} has {network.n_ranks} ranks, expected {ranks}")
