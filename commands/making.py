@@ -149,11 +149,10 @@ def run(output: Path | None, as_json: bool, opens: bool, backend: str, **words: 
 @click.argument("what", metavar="[COLLECTIVE | topologies]", required=False)
 @as_json
 def list_(what: str | None, as_json: bool) -> None:
-    """List the algorithms, or the topologies.
+    """List the algorithms, or with the word topologies those.
 
     \b
     Example: chunkscope list all_reduce
-    Example: chunkscope list topologies
     """
     header: tuple[str, ...]
     rows: list[tuple[str, ...]]

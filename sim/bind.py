@@ -5,7 +5,7 @@
     bound.layout(2).buffer      # ("output", "output", ...): where the slots of rank 2 lie
 
 `count` is the size of the whole logical data as nccl-tests has it: all_gather, reduce_scatter,
-gather, scatter count all ranks' blocks; all_to_all counts what one rank sends.
+gather, scatter count all ranks' blocks; all_to_all and send_recv count what one rank sends.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def _blocks(schedule: Schedule, count: int, splits: Splits | None) -> Ints:
     if not kind.by_block:
         if splits is not None:
             raise ScheduleError(f"{kind.name} is not divided into blocks: it takes no splits")
-        return np.array([count], np.int64)
+        return np.full(n if kind.by_rank else 1, count, np.int64)
     pairwise = kind.receives == "transposed"
     if splits is None:
         if count % n:

@@ -132,7 +132,8 @@ class Builder:
             self._check_rank(root, f"root of {collective}")
         self._block = chunks
         self._total = chunks * group_size if self.kind.by_block else chunks
-        self._n_declared = self._total * (2 if self.kind.receives == "transposed" else 1)
+        self._is_exchange = self.kind.receives in ("transposed", "previous")
+        self._n_declared = self._total * (2 if self._is_exchange else 1)
         self._n_scratch = [0] * group_size
         self._rows: list[Transfer] = []
         self._held: dict[tuple[int, int], Chunk] = {}
@@ -184,7 +185,7 @@ class Builder:
     def _output(self, rank: int) -> range:
         if not self.kind.has_output(rank, self.root):
             return range(0)
-        if self.kind.receives == "transposed":
+        if self._is_exchange:
             return range(self._total, 2 * self._total)
         return self._whole_or_block(self.kind.receives, rank)
 
@@ -195,17 +196,18 @@ class Builder:
     def _first(self, rank: int, slot: int) -> Chunk:
         """Return what an input slot holds at the start."""
         if (rank, slot) not in self._firsts:
-            is_exchange = self.kind.receives == "transposed"
-            number = slot + rank * self._total if is_exchange else slot
+            number = slot + rank * self._total if self._is_exchange else slot
             first = Chunk(self, rank, slot, number, 1 << rank, -1)
             self._held[rank, slot] = self._firsts[rank, slot] = first
         return self._firsts[rank, slot]
 
     def _due(self, rank: int, number: int) -> int | None:
         """Return the slot of a rank's output where a chunk is due; None where it is not."""
-        if self.kind.receives != "transposed":
+        if not self._is_exchange:
             return number if number in self._output(rank) else None
         origin, rest = divmod(number, self._total)
+        if self.kind.receives == "previous":
+            return self._total + rest if (origin + 1) % self.group_size == rank else None
         receiver, piece = divmod(rest, self._block)
         return self._total + origin * self._block + piece if receiver == rank else None
 

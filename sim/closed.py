@@ -4,8 +4,8 @@
     terms.time_ns(latency_ns=1000, bandwidth_Bps=100e9)
 
 See `terms` for what a form means and when it holds. The forms are in `closed_symmetric`
-(all_reduce, reduce_scatter, all_gather), `closed_rooted` (broadcast, reduce) and `closed_blocks`
-(gather, scatter, all_to_all, barrier).
+(all_reduce, reduce_scatter, all_gather), `closed_rooted` (broadcast, reduce) `closed_blocks`
+(gather, scatter, all_to_all, barrier) and `closed_shifts` (send_recv).
 """
 
 from __future__ import annotations
@@ -13,10 +13,18 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ScheduleError
-from . import closed_blocks, closed_rooted, closed_symmetric
+from . import closed_blocks, closed_rooted, closed_shifts, closed_symmetric
 from .terms import CLOSED, NOTHING, Terms
 
-__all__ = ["CLOSED", "Terms", "closed_blocks", "closed_form", "closed_rooted", "closed_symmetric"]
+__all__ = [
+    "CLOSED",
+    "Terms",
+    "closed_blocks",
+    "closed_form",
+    "closed_rooted",
+    "closed_shifts",
+    "closed_symmetric",
+]
 
 
 def closed_form(

@@ -13,9 +13,11 @@ the rank whose data it is:
     gather           pc .. pc+c-1              0 .. nc-1 at the root     nc
     scatter          0 .. nc-1 at the root     pc .. pc+c-1              nc
     all_to_all       pnc .. pnc+nc-1           block p of every origin   nnc
+    send_recv        pc .. pc+c-1              qc .. qc+c-1, q = p - 1   nc
     barrier          as all_reduce, with one empty chunk
 
-n is the group size, C any number of chunks, c the chunks in one rank's block.
+n is the group size, C any number of chunks, c the chunks in one rank's block. In all_to_all and
+send_recv every rank has data of its own, and sizes are those of one rank.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class Collective:
         name: As torch spells it.
         reduces: Whether the ranks' data is combined.
         sends: What a place puts in: the whole vector, or its block of it.
-        receives: What a place gets out, likewise; "transposed" is all_to_all's.
+        receives: What a place gets out, likewise; "transposed" is all_to_all's, "previous" is what
+            the rank before it put in.
         input_at_root: Whether the root alone has an input.
         output_at_root: Whether the root alone has an output.
         idempotent: Whether contributing twice does no harm (barrier).
@@ -49,7 +52,7 @@ class Collective:
     name: str
     reduces: bool
     sends: Literal["whole", "block"]
-    receives: Literal["whole", "block", "transposed"]
+    receives: Literal["whole", "block", "transposed", "previous"]
     input_at_root: bool = False
     output_at_root: bool = False
     idempotent: bool = False
@@ -62,7 +65,12 @@ class Collective:
     @property
     def by_block(self) -> bool:
         """Whether its data is divided into one block a rank."""
-        return self.sends == "block" or self.receives != "whole"
+        return self.sends == "block" or self.receives in ("block", "transposed")
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether what a place puts in is data of its own, and none of it anybody else's."""
+        return self.sends == "block" or self.receives in ("transposed", "previous")
 
     def has_input(self, place: int, root: int | None) -> bool:
         """Return whether a rank puts data in."""
@@ -75,8 +83,7 @@ class Collective:
     def input_chunks(self, place: int, group_size: int, length: int) -> Chunks:
         """Return the chunks in the `length` input slots of a rank, shape (length,)."""
         k = np.arange(length, dtype=np.int64)
-        own = self.sends == "block" or self.receives == "transposed"
-        return k + place * length if own else k
+        return k + place * length if self.by_rank else k
 
     def output_chunks(self, place: int, group_size: int, length: int) -> Chunks:
         """Return the chunks that must be in the `length` output slots of a rank, (length,)."""
@@ -85,18 +92,18 @@ class Collective:
             return k
         if self.receives == "block":
             return k + place * length
+        if self.receives == "previous":
+            return k + (place - 1) % group_size * length
         block = length // group_size
         return (k // block) * length + place * block + k % block
 
     def n_chunks(self, group_size: int, input_length: int) -> int:
         """Return the number of chunks, from the number of input slots of a rank that has any."""
-        if self.sends == "block" or self.receives == "transposed":
-            return group_size * input_length
-        return input_length
+        return group_size * input_length if self.by_rank else input_length
 
     def n_output(self, group_size: int, input_length: int) -> float:
         """Return the output slots due on a rank, from the number of its input slots."""
-        if self.sends == self.receives or self.receives == "transposed":
+        if self.sends == self.receives or self.receives in ("transposed", "previous"):
             return input_length
         return input_length * group_size if self.sends == "block" else input_length / group_size
 
@@ -122,6 +129,7 @@ COLLECTIVES = _collectives(
     Collective("gather", False, "block", "whole", output_at_root=True),
     Collective("scatter", False, "whole", "block", input_at_root=True),
     Collective("all_to_all", False, "whole", "transposed"),
+    Collective("send_recv", False, "whole", "previous"),
     Collective("barrier", True, "whole", "whole", idempotent=True),
 )
 

@@ -73,6 +73,8 @@ class Needs:
         blocks = pairs = None
         if kind.receives == "transposed":
             pairs = chunks.reshape(n, n, -1).sum(axis=2)
+        elif kind.receives == "previous":
+            pairs = np.roll(np.diag(chunks.reshape(n, -1).sum(axis=1)), 1, axis=1)
         elif kind.by_block:
             blocks = chunks.reshape(n, -1).sum(axis=1)
         root = bound.schedule.root if kind.rooted else None

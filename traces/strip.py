@@ -32,6 +32,7 @@ _COLLECTIVES = [
     "gather",
     "scatter",
     "all_to_all",
+    "send_recv",
     "barrier",
     "init_process_group",
     "new_group",
