@@ -57,13 +57,14 @@ class Change:
         return self.bandwidth_Bps is None and self.slower is None
 
     def __str__(self) -> str:
-        dash = "-" if self.both_ways else ">"
-        if "-" in self.a + self.b and self.both_ways:
-            dash = "--"
-        what = f":{_FAILS}" if self.fails else f":x{self.slower:g}"
-        if self.bandwidth_Bps is not None:
-            what = f":{rate_text(self.bandwidth_Bps)}"
-        return f"{self.a}{dash}{self.b}{what}" + (f"@{time_text(self.at_ns)}" if self.at_ns else "")
+        dash = "--" if "-" in self.a + self.b else "-"
+        what = _FAILS
+        if self.slower is not None:
+            what = factor_text(self.slower)
+        elif self.bandwidth_Bps is not None:
+            what = rate_text(self.bandwidth_Bps)
+        when = f"@{time_text(self.at_ns)}" if self.at_ns else ""
+        return f"{self.a}{dash if self.both_ways else '>'}{self.b}:{what}{when}"
 
 
 def parse_change(text: str) -> Change:
@@ -93,8 +94,8 @@ def parse_change(text: str) -> Change:
     begin = len(ends) + 1
     at_ns = _value(text, begin + len(what) + 1, time, parse_ns) if at else 0.0
     slower = bandwidth = None
-    if re.match(r"x[\d.]", what):
-        slower = _value(text, begin + 1, what[1:], float)
+    if what.startswith("x"):
+        slower = _value(text, begin, what, parse_factor)
     elif what != _FAILS:
         if "/" not in what and "ps" not in what:
             raise _error(text, begin, f"{what!r}: expected {_FAILS}, x4 or 10GB/s")
@@ -130,9 +131,14 @@ def parse_factor(text: str) -> float:
     Raises:
         ValueError: It is none.
     """
-    if not re.fullmatch(r"x[\d.]+", text):
+    if not re.fullmatch(r"x(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text):
         raise ValueError(f"{text!r} is no factor, expected x2")
     return float(text[1:])
+
+
+def factor_text(factor: float) -> str:
+    """Return a factor as `parse_factor` reads it, nothing lost."""
+    return f"x{float(factor)!r}".removesuffix(".0")
 
 
 def time_text(time_ns: float) -> str:

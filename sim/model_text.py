@@ -12,7 +12,7 @@ from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from ..units import parse_Bps, parse_bytes, parse_ns
-from .changes import parse_change, parse_factor, parse_of_rank, rate_text, time_text
+from .changes import factor_text, parse_change, parse_factor, parse_of_rank, rate_text, time_text
 
 if TYPE_CHECKING:
     from .model import Model
@@ -114,7 +114,7 @@ OPTIONS: dict[str, Option] = {
         "RANK:xTIMES",
         "A rank that takes longer, as 3:x2.",
         parse_factor,
-        lambda factor: f"x{float(factor)!r}".removesuffix(".0"),
+        factor_text,
     ),
     "delay_ns": _by_rank(
         "--delay", "RANK:TIME", "A rank that comes late, as 2:1ms.", parse_ns, time_text
