@@ -27,6 +27,9 @@ from .schedule import Ints, Schedule
 
 Splits = Sequence[int] | Sequence[Sequence[int]]
 
+# Float64 holds whole numbers exactly up to here: 8 PiB.
+_MOST_BYTES = 1 << 53
+
 
 class Layout(NamedTuple):
     """Where each slot of a place lies.
@@ -192,8 +195,9 @@ def bind(
             (all_to_all: a list for each sender, one number a receiver). By default all equal.
 
     Raises:
-        ScheduleError: The count is negative or cannot be divided, the dtype is unknown, the splits
-            do not fit, a row sends an empty slot, or a slot is too small for what arrives.
+        ScheduleError: The count is negative, too large or cannot be divided, the dtype is unknown,
+            the splits do not fit, a row sends an empty slot, or a slot is too small for what
+            arrives.
 
     Example:
         >>> from .library import build
@@ -204,12 +208,18 @@ def bind(
         raise ScheduleError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
     if count < 0:
         raise ScheduleError(f"count is {count}, expected 0 or more elements")
+    itemsize = DTYPES[dtype]
+    if count * itemsize > _MOST_BYTES:
+        raise ScheduleError(
+            f"count is {count}: that is {count * itemsize} bytes of {dtype}, expected at most "
+            f"{_MOST_BYTES}, up to which the step model counts exactly"
+        )
     moved = moves(schedule)
     bound = BoundSchedule(
         schedule=schedule,
         count=count,
         dtype=dtype,
-        itemsize=DTYPES[dtype],
+        itemsize=itemsize,
         chunk_elements=_chunk_elements(schedule, count, splits),
         move_chunk=_carried_chunks(schedule, moved),
         moves=moved,
@@ -248,7 +258,10 @@ def _blocks(schedule: Schedule, count: int, splits: Splits | None) -> Ints:
             )
         return np.full(n * n if pairwise else n, count // n, np.int64)
     shape = (n, n) if pairwise else (n,)
-    blocks = np.asarray(splits, np.int64)
+    try:
+        blocks = np.asarray(splits, np.int64)
+    except OverflowError:
+        raise ScheduleError(f"{kind.name}: splits are {splits}, expected up to {count}") from None
     if blocks.shape != shape:
         raise ScheduleError(f"{kind.name}: splits have shape {blocks.shape}, expected {shape}")
     if (blocks < 0).any():
