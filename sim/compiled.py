@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, TypeVar
@@ -84,7 +85,8 @@ def _compiled(function: Any) -> Any:
             scope[name] = _compiled(scope[name])
     copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
     copy.__module__ = function.__module__
-    copy.__qualname__ = function.__qualname__
+    # The cache asks only whether a kernel's own file has changed, and finds it by its name.
+    copy.__qualname__ = f"{function.__qualname__}_{_fingerprint(function)}"
     options: dict[str, Any] = {
         "cache": True,
         "nogil": True,
@@ -92,4 +94,30 @@ def _compiled(function: Any) -> Any:
         "_nrt": function in _ALLOCATE,
         "forceinline": True,
     }
-    return numba.njit(copy, **options)
+    compiled = numba.njit(copy, **options)
+    typed = compiled.get_call_template
+    compiled.get_call_template = lambda args, kws: typed(tuple(map(_plain, args)), kws)
+    return compiled
+
+
+def _plain(type: Any) -> Any:
+    """Return the type of an argument as all calls have it: no version for each constant or size."""
+    import numba
+
+    plain: Any = numba.types
+    type = plain.unliteral(type)
+    return plain.int64 if isinstance(type, plain.Integer) else type
+
+
+@cache
+def _fingerprint(function: Any) -> str:
+    """Return a short text that changes with a kernel, those that it calls, and its constants."""
+    code = function.__code__
+    used = [function.__globals__.get(name) for name in code.co_names]
+    parts = [code.co_code.hex(), repr(code.co_consts), repr(code.co_names)]
+    parts += [
+        _fingerprint(it) if callable(it) and it in _KERNELS else repr(it)
+        for it in used
+        if isinstance(it, int | float) or (callable(it) and it in _KERNELS)
+    ]
+    return sha256("\n".join(parts).encode()).hexdigest()[:12]

@@ -85,7 +85,9 @@ class Work:
         return times
 
     def _times(self, *, sharing: bool) -> Times:
-        if self.program.burst_bytes == 0 and step_ordered(self.schedule):
+        p = self.program
+        one_by_one = p.burst_bytes > 0 or len(p.change_ns) > 0 or p.ports > 0
+        if not one_by_one and step_ordered(self.schedule):
             times, met = self.in_program_order()
             if not (met and sharing):
                 return times

@@ -17,6 +17,9 @@ from .compiled import allocates, kernel
 Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 
+_NO_NS: Floats = np.zeros(0)
+_NOWHERE: Array = np.zeros(0, np.int64)
+
 
 class Program(NamedTuple):
     """What has to be done and what waits for what, as arrays that a kernel can take.
@@ -52,6 +55,10 @@ class Program(NamedTuple):
         notice_lane: Lane whose notice each message waits for, (messages,); none if empty.
         notice_ns: How long after that lane enters the step its notice comes, (messages,); -inf
             where a message waits for none.
+        change_ns: When each epoch of the network but the first begins, rising. Each has its own
+            paths and links: those of epoch e stand e times as many as it has behind the first's.
+        ports: How many messages a place sends at once, and how many it receives; 0 for no limit.
+        src_place, dst_place: Places of each message, (messages,); empty where there is no limit.
     """
 
     step: Array
@@ -79,9 +86,13 @@ class Program(NamedTuple):
     link_rate: Floats
     size_bytes: Floats
     burst_bytes: float = 0.0
-    extra_ns: Floats = np.zeros(0)
-    notice_lane: Array = np.zeros(0, np.int64)
-    notice_ns: Floats = np.zeros(0)
+    extra_ns: Floats = _NO_NS
+    notice_lane: Array = _NOWHERE
+    notice_ns: Floats = _NO_NS
+    change_ns: Floats = _NO_NS
+    ports: int = 0
+    src_place: Array = _NOWHERE
+    dst_place: Array = _NOWHERE
 
 
 @kernel
