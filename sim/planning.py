@@ -86,8 +86,10 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
         burst_bytes=float(costs.burst_bytes),
         notice_ns=notice,
         extra_ns=_extra_ns(schedule, model, paths, ends, size, parts, fixed_ns),
-        **({"change_ns": epochs.change_ns} if len(epochs.change_ns) else {}),
-        **_ports(model, src, dst),
+        change_ns=epochs.change_ns,
+        ports=model.ports or 0,
+        src_place=src if model.ports else src[:0],
+        dst_place=dst if model.ports else dst[:0],
     )
     return Work(schedule, model.policy, program, paths, routes.links, epochs)
 
@@ -124,12 +126,6 @@ def _extra_ns(
         alone *= model.jitter * draws(model.seed, pair, ends, channel)
         extra = extra + alone if len(extra) else alone
     return extra
-
-
-def _ports(model: Model, src: Ints, dst: Ints) -> dict[str, Any]:
-    if model.ports is None:
-        return {}
-    return {"ports": model.ports, "src_place": src, "dst_place": dst}
 
 
 def _keys(schedule: Schedule) -> dict[str, Any]:

@@ -223,6 +223,63 @@ def test_a_link_that_does_not_exist_is_named() -> None:
         run([send(0, 0, 1)], 2, f"star:{EASY}", changes=["r0-r7:fails"])
 
 
+@pytest.mark.parametrize("sharing", [True, False])
+def test_a_link_that_slows_down_while_a_message_is_on_it(sharing: bool) -> None:
+    # Bytes flow from 1,000 on; half of them are left at 1,500.
+    row = [send(0, 0, 1)]
+    slowed = run(row, 2, changes=["r0-r1:x4@1500ns"], sharing=sharing)
+    assert arrivals(slowed) == [1500 + 4 * 500]
+    back = run(row, 2, changes=["r0-r1:x4@1500ns", "r0-r1:x1@1900ns"], sharing=sharing)
+    assert arrivals(back) == [1900 + 400]
+    assert arrivals(run(row, 2, changes=["r0-r1:x4@2us"], sharing=sharing)) == [2000]
+
+
+def test_a_link_that_fails_while_it_runs_is_gone_around_until_it_is_back() -> None:
+    # The first message goes on over the three other links; the second starts with their latency
+    # at 2,000, the third at 6,000 on the link that is back.
+    rows = [send(step, 0, 1) for step in range(3)]
+    replay = run(rows, 4, f"ring:{EASY}", changes=["r0-r1:fails@1500ns", "r0-r1:x1@5us"])
+    assert arrivals(replay) == [2000, 6000, 8000]
+    # It shares the way around with what is there already.
+    rows = [send(0, 0, 1), send(0, 0, 3, 1)]
+    assert arrivals(run(rows, 4, f"ring:{EASY}", changes=["r0-r1:fails@1500ns"])) == [2500, 2500]
+
+
+def test_cut_off_ranks_matter_only_if_a_message_needs_them_then() -> None:
+    row = [send(0, 0, 1)]
+    late = run(row, 2, f"star:{EASY}", changes=["switch-r1:fails@3us"])
+    assert arrivals(late) == [3000]
+    with pytest.raises(TopologyError, match=r"no path from rank 0 \(r0\) to rank 1 \(r1\) from "
+                       r"2\.90 µs on, since r1-switch failed, .* under way at 2\.90 µs"):  # fmt: skip
+        run(row, 2, f"star:{EASY}", changes=["switch-r1:fails@2900ns"])
+    # It fails and is back before anybody needs it.
+    again = ["switch-r1:fails@100ns", "switch-r1:x1@200ns"]
+    assert arrivals(run(row, 2, f"star:{EASY}", changes=again, delay_ns={0: 200})) == [3200]
+
+
+def test_a_switch_that_reduces_and_is_cut_off_is_named() -> None:
+    bound = build("all_reduce", "nvls", 4).bind(16, "float32")
+    with pytest.raises(TopologyError, match=r"no path from rank 2 \(r2\) to helper switch"):
+        simulate(bound, parse(f"star:{EASY}", 4), changes=["r2-switch:fails"])
+
+
+# Ports.
+
+
+def test_messages_wait_for_a_free_port_at_both_ends() -> None:
+    rows = [send(0, 0, peer, peer) for peer in (1, 2, 3)]
+    free = run(rows, 4)
+    assert arrivals(free) == [2000, 2000, 2000]
+    assert arrivals(run(rows, 4, ports=3)) == [2000, 2000, 2000]
+    assert arrivals(run(rows, 4, ports=2)) == [2000, 2000, 4000]
+    assert arrivals(run(rows, 4, ports=1)) == [2000, 4000, 6000]
+    into_one = [send(0, peer, 0, peer) for peer in (1, 2, 3)]
+    assert sorted(arrivals(run(into_one, 4, ports=1))) == [2000, 4000, 6000]
+    # Sending and receiving have ports of their own.
+    assert arrivals(run([send(0, 0, 1), send(0, 1, 0, 1)], 2, ports=1)) == [2000, 2000]
+    assert run(rows, 4, ports=1).model["ports"] == 1
+
+
 # What is said.
 
 
