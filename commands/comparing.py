@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import MissingExtra
-from .common import OUT, as_json, policy, ranks
+from .common import OUT, as_json, model, model_of, ranks
 from .console import print_table, progress, unused
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--root", type=int, help="Rank of the root (0 if there must be one).")
-@policy
+@model
 @click.option("--all", "show_all", is_flag=True, help="Print the times of every algorithm.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option(
@@ -98,7 +98,14 @@ def _compared(
         if jobs > 1:
             context = get_context("spawn")
             executor = stack.enter_context(ProcessPoolExecutor(jobs, mp_context=context))
-        return compare(collective, algorithms=algorithms, executor=executor, progress=tell, **words)
+        return compare(
+            collective,
+            algorithms=algorithms,
+            model=model_of(words),
+            executor=executor,
+            progress=tell,
+            **words,
+        )
 
 
 def _print(found: Comparison, *, show_all: bool) -> None:

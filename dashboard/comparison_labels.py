@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from math import log2, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import plotly.graph_objects as go
 
 from ..sim.compare import Comparison
 from ..sim.compare.comparison import Floats
 from ..sim.compare.words import reigns
 from ..units import format_bytes
-from .comparison_panels import Panel
+from .comparison_panels import Panel, Sketch
 from .theme import Palette
 
 # The narrowest that the chart is made for, in px, of which a panel is less than half. Labels that
@@ -24,36 +23,38 @@ _LETTER = 7.0  # width of a letter of a label
 _ALONG = (0.5, 0.35, 0.65, 0.2, 0.8, 0.05, 0.95)
 # Between a point and the name beside it, in px.
 _BESIDE = 7
-# From the strip down to the sizes, in px.
-_UNDER = -12
+# Where the strip begins, as a share of the chart, and where the sizes stand below it.
+_BOTTOM = 0.887
+_UNDER: dict[str, Any] = {"y": 0, "yshift": -12, "yanchor": "middle"}
 
 
-def draw_strip(drawn: go.Figure, found: Comparison, palette: Palette) -> None:
+def draw_strip(sketch: Sketch, found: Comparison, palette: Palette) -> None:
     """Draw who is the fastest from where to where, as a strip with the sizes under its borders."""
     spans = reigns(found)
     low, high = log2(spans[0].first_bytes), log2(spans[-1].last_bytes)
-    drawn.update_xaxes(range=[low, high], visible=False, fixedrange=True, row=1, col=1)
-    drawn.update_yaxes(range=[0, 1], visible=False, fixedrange=True, row=1, col=1)
+    hidden = {"visible": False, "fixedrange": True}
+    sketch.layout["xaxis"] = hidden | {"range": [low, high], "domain": [0, 1], "anchor": "y"}
+    sketch.layout["yaxis"] = hidden | {"range": [0, 1], "domain": [_BOTTOM, 1], "anchor": "x"}
     px = NARROW / (high - low)
     for k, span in enumerate(spans):
         x0, x1 = log2(span.first_bytes), log2(span.last_bytes)
-        drawn.add_shape(
-            type="rect",
-            x0=x0,
-            x1=x1,
-            y0=0,
-            y1=1,
-            fillcolor=palette["track" if k % 2 else "cell"],
-            line={"width": 2, "color": palette["panel"]},
-            layer="below",
-            row=1,
-            col=1,
+        sketch.shapes.append(
+            {
+                "type": "rect",
+                "x0": x0,
+                "x1": x1,
+                "y0": 0,
+                "y1": 1,
+                "fillcolor": palette["track" if k % 2 else "cell"],
+                "line": {"width": 2, "color": palette["panel"]},
+                "layer": "below",
+            }
         )
         if len(span.algorithm) * _LETTER < (x1 - x0) * px - 8:
-            _word(drawn, span.algorithm, (x0 + x1) / 2, 0.5, palette["ink"], size=13)
+            sketch.note(span.algorithm, palette["ink"], size=13, x=(x0 + x1) / 2, y=0.5)
     ends = (format_bytes(spans[0].first_bytes), low), (format_bytes(spans[-1].last_bytes), high)
     for (text, x), anchor in zip(ends, ("left", "right")):
-        _word(drawn, text, x, 0, palette["muted"], shift=_UNDER, anchor=anchor)
+        sketch.note(text, palette["muted"], x=x, xanchor=anchor, **_UNDER)
     room = [len(text) * _LETTER / px for text, _ in ends]
     taken = [(low, low + room[0]), (high - room[1], high)]
     for span in spans[:-1]:
@@ -61,32 +62,7 @@ def draw_strip(drawn: go.Figure, found: Comparison, palette: Palette) -> None:
         half = (len(text) * _LETTER / 2 + 4) / px
         if all(x + half < left or x - half > right for left, right in taken):
             taken.append((x - half, x + half))
-            _word(drawn, text, x, 0, palette["ink"], shift=_UNDER)
-
-
-def _word(
-    drawn: go.Figure,
-    text: str,
-    x: float,
-    y: float,
-    colour: str | None,
-    *,
-    size: int = 12,
-    shift: int = 0,
-    anchor: str = "center",
-) -> None:
-    drawn.add_annotation(
-        text=text,
-        x=x,
-        y=y,
-        xanchor=anchor,
-        yanchor="middle",
-        yshift=shift,
-        showarrow=False,
-        font={"size": size, "color": colour},
-        row=1,
-        col=1,
-    )
+            sketch.note(text, palette["ink"], x=x, **_UNDER)
 
 
 class _Box(NamedTuple):
@@ -117,7 +93,7 @@ class _Label(NamedTuple):
     colour: str
 
 
-def draw_names(drawn: go.Figure, found: Comparison, panel: Panel, palette: Palette) -> None:
+def draw_names(sketch: Sketch, found: Comparison, panel: Panel, palette: Palette) -> None:
     """Write names beside the lines of the fastest and of the bound, where no such line is.
 
     Names that meet others are left out, of those that are the fastest for a short while first: the
@@ -144,31 +120,30 @@ def draw_names(drawn: go.Figure, found: Comparison, panel: Panel, palette: Palet
         if not spots or label.text in taken:
             continue
         _, _, x, y, taken[label.text] = min(spots)
-        drawn.add_annotation(
-            text=label.text,
-            **panel.axes,
+        sketch.note(
+            label.text,
+            palette[label.colour],
+            **panel.refs,
             x=x,
             y=y,
             xanchor="left" if panel.log else "right",
             yanchor="top" if panel.log else "bottom",
             xshift=_BESIDE if panel.log else -_BESIDE,
             yshift=-4 if panel.log else 4,
-            showarrow=False,
             bgcolor=palette["panel"],
             borderpad=0,
-            font={"size": 12, "color": palette[label.colour]},
         )
 
 
 def _labels(found: Comparison, panel: Panel) -> list[_Label]:
-    """Return what to write, the most important first."""
-    labels = []
+    """Return what to write, the most important first: what the dashes are, then long reigns."""
+    low, high = log10(panel.sizes[0]), log10(panel.sizes[-1])
+    labels = [_Label("lower bound", panel.bound, (low + high) / 2, high, "muted")]
     for span in sorted(reigns(found), key=lambda span: span.first_bytes / span.last_bytes):
         values = panel.values[found.algorithms.index(span.algorithm)]
         ends = log10(span.first_bytes), log10(span.last_bytes)
         labels.append(_Label(span.algorithm, values, *ends, "ink"))
-    low, high = log10(panel.sizes[0]), log10(panel.sizes[-1])
-    return [*labels, _Label("lower bound", panel.bound, (low + high) / 2, high, "muted")]
+    return labels
 
 
 class _Frame(NamedTuple):

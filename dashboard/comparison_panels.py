@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from html import escape
 from math import ceil, floor, log2, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import plotly.graph_objects as go
 
 from ..sim.compare import Comparison
 from ..sim.compare.comparison import Floats
@@ -18,6 +19,26 @@ from .theme import Palette
 _SLOWEST = 30.0
 # The bound on bandwidth may lie so many times as high as the best algorithm; then it is cut off.
 _HIGHEST = 2.2
+# Where the two panels lie, as shares of the chart; the strip is above.
+_DOMAINS = ([0.0, 0.4575], [0.5425, 1.0])
+_TOP = 0.757
+
+
+@dataclass(slots=True)
+class Sketch:
+    """What a figure will hold, as plain data: plotly checks it once, when all of it is there."""
+
+    traces: list[dict[str, Any]] = field(default_factory=list)
+    shapes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    layout: dict[str, Any] = field(default_factory=dict)
+
+    def note(
+        self, text: str, colour: str | None, *, size: int = 12, weight: int = 400, **where: Any
+    ) -> None:
+        """Write some words, at a place in plotly's terms."""
+        font = {"size": size, "weight": weight, "color": colour}
+        self.notes.append({"text": escape(text), "font": font, "showarrow": False, **where})
 
 
 class Panel(NamedTuple):
@@ -59,7 +80,12 @@ class Panel(NamedTuple):
 
     @property
     def axes(self) -> dict[str, str]:
-        """What its annotations refer to."""
+        """The axes of its lines."""
+        return {"xaxis": f"x{self.column + 1}", "yaxis": f"y{self.column + 1}"}
+
+    @property
+    def refs(self) -> dict[str, str]:
+        """The same for its words."""
         return {"xref": f"x{self.column + 1}", "yref": f"y{self.column + 1}"}
 
     @property
@@ -83,32 +109,36 @@ class Panel(NamedTuple):
         return float(10**y) if self.log else y
 
 
-def draw_lines(drawn: go.Figure, found: Comparison, panel: Panel, palette: Palette) -> None:
+def draw_lines(sketch: Sketch, found: Comparison, panel: Panel, palette: Palette) -> None:
     """Draw all that is in a panel: algorithms, the bound, the fastest, crossovers."""
-    _algorithms(drawn, found, panel, palette)
-    _bound(drawn, panel, palette)
-    _fastest(drawn, found, panel, palette)
-    _crossovers(drawn, found, panel, palette)
+    _algorithms(sketch, found, panel, palette)
+    _bound(sketch, panel, palette)
+    _fastest(sketch, found, panel, palette)
+    _crossovers(sketch, found, panel, palette)
 
 
-def _algorithms(drawn: go.Figure, found: Comparison, panel: Panel, palette: Palette) -> None:
+def _algorithms(sketch: Sketch, found: Comparison, panel: Panel, palette: Palette) -> None:
     """Draw each algorithm's line, those last that win somewhere."""
     winners = {reign.algorithm for reign in reigns(found)}
     order = sorted(range(len(found.algorithms)), key=lambda a: found.algorithms[a] in winners)
     for a in order:
         name = found.algorithms[a]
         wins = name in winners
-        drawn.add_scatter(
-            x=panel.sizes,
-            y=panel.values[a],
-            name=name,
-            mode="lines",
-            line={"color": palette["faint" if wins else "idle"], "width": 1.8 if wins else 1},
-            text=_hover(found, a),
-            hoverinfo="text",
-            meta=name,
-            row=2,
-            col=panel.column,
+        sketch.traces.append(
+            {
+                "x": panel.sizes,
+                "y": panel.values[a],
+                "name": escape(name),
+                "mode": "lines",
+                "line": {
+                    "color": palette["faint" if wins else "idle"],
+                    "width": 1.8 if wins else 1,
+                },
+                "text": _hover(found, a),
+                "hoverinfo": "text",
+                "meta": name,
+                **panel.axes,
+            }
         )
 
 
@@ -117,7 +147,7 @@ def _hover(found: Comparison, a: int) -> list[str]:
     best = np.nanmin(found.time_ns, axis=0)
     lines = []
     for k, size in enumerate(found.size_bytes.tolist()):
-        time_ns, name = float(found.time_ns[a, k]), found.algorithms[a]
+        time_ns, name = float(found.time_ns[a, k]), escape(found.algorithms[a])
         if np.isnan(time_ns):
             lines.append("")
             continue
@@ -130,22 +160,23 @@ def _hover(found: Comparison, a: int) -> list[str]:
     return lines
 
 
-def _bound(drawn: go.Figure, panel: Panel, palette: Palette) -> None:
+def _bound(sketch: Sketch, panel: Panel, palette: Palette) -> None:
     word = format_ns if panel.log else format_Bps
-    drawn.add_scatter(
-        x=panel.sizes,
-        y=panel.bound,
-        name="lower bound",
-        mode="lines",
-        line={"color": palette["soft"], "width": 1.4, "dash": "6px,4px"},
-        text=[f"<b>no algorithm can beat</b><br>{word(float(v))}" for v in panel.bound],
-        hoverinfo="text",
-        row=2,
-        col=panel.column,
+    sketch.traces.append(
+        {
+            "x": panel.sizes,
+            "y": panel.bound,
+            "name": "lower bound",
+            "mode": "lines",
+            "line": {"color": palette["soft"], "width": 1.4, "dash": "6px,4px"},
+            "text": [f"<b>no algorithm can beat</b><br>{word(float(v))}" for v in panel.bound],
+            "hoverinfo": "text",
+            **panel.axes,
+        }
     )
 
 
-def _fastest(drawn: go.Figure, found: Comparison, panel: Panel, palette: Palette) -> None:
+def _fastest(sketch: Sketch, found: Comparison, panel: Panel, palette: Palette) -> None:
     """Draw the fastest of all in ink, each from crossover to crossover."""
     sizes = panel.sizes
     xs: list[float | None] = []
@@ -156,45 +187,61 @@ def _fastest(drawn: go.Figure, found: Comparison, panel: Panel, palette: Palette
         points = [float(reign.first_bytes), *inner.tolist(), float(reign.last_bytes)]
         xs += [*points, None]
         ys += [*(panel.at(a, size) for size in points), None]
-    drawn.add_scatter(
-        x=xs,
-        y=ys,
-        name="fastest",
-        mode="lines",
-        line={"color": palette["ink"], "width": 3},
-        hoverinfo="skip",
-        row=2,
-        col=panel.column,
+    sketch.traces.append(
+        {
+            "x": xs,
+            "y": ys,
+            "name": "fastest",
+            "mode": "lines",
+            "line": {"color": palette["ink"], "width": 3},
+            "hoverinfo": "skip",
+            **panel.axes,
+        }
     )
 
 
-def _crossovers(drawn: go.Figure, found: Comparison, panel: Panel, palette: Palette) -> None:
+def _crossovers(sketch: Sketch, found: Comparison, panel: Panel, palette: Palette) -> None:
     """Mark the crossovers."""
     crosses = found.crossovers
-    drawn.add_scatter(
-        x=[cross.size_bytes for cross in crosses],
-        y=[panel.at(found.algorithms.index(cross.after), cross.size_bytes) for cross in crosses],
-        name="crossovers",
-        mode="markers",
-        marker={
-            "size": 8,
-            "color": palette["panel"],
-            "line": {"width": 2, "color": palette["ink"]},
-        },
-        text=[
-            f"from {format_bytes(cross.size_bytes)} on<br><b>{cross.after}</b>, not {cross.before}"
-            for cross in crosses
-        ],
-        hoverinfo="text",
-        row=2,
-        col=panel.column,
+    sketch.traces.append(
+        {
+            "x": [cross.size_bytes for cross in crosses],
+            "y": [
+                panel.at(found.algorithms.index(cross.after), cross.size_bytes) for cross in crosses
+            ],
+            "name": "crossovers",
+            "mode": "markers",
+            "marker": {
+                "size": 8,
+                "color": palette["panel"],
+                "line": {"width": 2, "color": palette["ink"]},
+            },
+            "text": [
+                f"from {format_bytes(cross.size_bytes)} on<br>"
+                f"<b>{escape(cross.after)}</b>, not {escape(cross.before)}"
+                for cross in crosses
+            ],
+            "hoverinfo": "text",
+            **panel.axes,
+        }
     )
     for cross in crosses:
-        style = {"color": palette["idle"], "width": 1, "dash": "dot"}
-        drawn.add_vline(cross.size_bytes, line=style, layer="below", row=2, col=panel.column)
+        sketch.shapes.append(
+            {
+                "type": "line",
+                "x0": cross.size_bytes,
+                "x1": cross.size_bytes,
+                "y0": 0,
+                "y1": 1,
+                "xref": panel.refs["xref"],
+                "yref": f"{panel.refs['yref']} domain",
+                "line": {"color": palette["idle"], "width": 1, "dash": "dot"},
+                "layer": "below",
+            }
+        )
 
 
-def draw_axes(drawn: go.Figure, panel: Panel, palette: Palette) -> None:
+def draw_axes(sketch: Sketch, panel: Panel, palette: Palette) -> None:
     """Draw a panel's axes and its heading."""
     low, high = (log10(float(panel.sizes[end])) for end in (0, -1))
     least, most = panel.limits
@@ -208,35 +255,37 @@ def draw_axes(drawn: go.Figure, panel: Panel, palette: Palette) -> None:
         "linecolor": palette["line"],
         "tickfont": {"size": 11, "color": palette["muted"]},
         "fixedrange": True,
-        "row": 2,
-        "col": panel.column,
     }
-    drawn.update_xaxes(
-        type="log",
-        range=[low - margin, high + margin],
-        tickvals=sizes,
-        ticktext=[format_bytes(size) for size in sizes],
-        showgrid=False,
-        showline=True,
-        **common,
-    )
-    drawn.update_yaxes(
-        type="log" if panel.log else "linear",
-        range=[panel.scale(least), panel.scale(most)],
-        tickvals=values,
-        ticktext=[word(value) for value in values],
-        **common,
-    )
-    drawn.add_annotation(
-        text=f"<b>{'time' if panel.log else 'bus bandwidth'}</b>",
-        **{name: f"{axis} domain" for name, axis in panel.axes.items()},
+    number = panel.column + 1
+    sketch.layout[f"xaxis{number}"] = common | {
+        "type": "log",
+        "range": [low - margin, high + margin],
+        "domain": _DOMAINS[panel.column - 1],
+        "anchor": f"y{number}",
+        "tickvals": sizes,
+        "ticktext": [format_bytes(size) for size in sizes],
+        "showgrid": False,
+        "showline": True,
+    }
+    sketch.layout[f"yaxis{number}"] = common | {
+        "type": "log" if panel.log else "linear",
+        "range": [panel.scale(least), panel.scale(most)],
+        "domain": [0, _TOP],
+        "anchor": f"x{number}",
+        "tickvals": values,
+        "ticktext": [word(value) for value in values],
+    }
+    sketch.note(
+        "time" if panel.log else "bus bandwidth",
+        palette["ink"],
+        size=13,
+        weight=600,
+        **{name: f"{axis} domain" for name, axis in panel.refs.items()},
         x=0,
         y=1,
         xanchor="left",
         yanchor="bottom",
         yshift=6,
-        showarrow=False,
-        font={"size": 13, "color": palette["ink"]},
     )
 
 

@@ -23,7 +23,7 @@ class Plan:
 
     Attributes:
         name: What to call it.
-        spec: Collective, algorithm, ranks, dtype and root; sizes are told later.
+        spec: Collective, algorithm, ranks, dtype, root and model; sizes are told later.
         own: The schedule, where the algorithm is not the library's, so that no other machine needs
             the file that it came from.
     """
@@ -39,7 +39,7 @@ def contenders(
     """Return what to compare, and the plans of users that are no valid ones.
 
     Args:
-        spec: Collective, ranks, dtype and root.
+        spec: Collective, ranks, dtype, root and model.
         chosen: Names, functions of the group size and schedules; None for all of the library.
 
     Raises:
@@ -57,7 +57,7 @@ def contenders(
             if isinstance(item, str):
                 continue
             raise ScheduleError(f"two algorithms are called {plan.name!r}: name them differently")
-        findings = [] if plan.own is None else verify(plan.own, spec.policy)
+        findings = [] if plan.own is None else verify(plan.own, spec.model.policy)
         if findings:
             wrong.append(LeftOut(plan.name, f"not valid: {findings[0]}"))
         else:

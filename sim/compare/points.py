@@ -1,6 +1,6 @@
 """The work of a sweep, in pieces that a process pool or another machine can take.
 
-    answers = Runner(executor, progress).answers([Piece(plan, topology, model, sizes, ...)])
+    answers = Runner(executor, progress).answers([Piece(plan, topology, sizes, ...)])
 
 A piece is one algorithm at several sizes: its plan is built once for them, where it does not depend
 on the bytes.
@@ -17,7 +17,6 @@ from ...errors import ScheduleError, TopologyError
 from ..bind import bind
 from ..compiled import expecting
 from ..cost import Bounds
-from ..model import Model
 from ..replay import simulate
 from ..schedule import Schedule
 from ..spec import Spec
@@ -40,7 +39,6 @@ class Piece:
     Attributes:
         plan: The algorithm.
         topology: The network.
-        model: The model's parameters.
         sizes: Bytes of the whole data.
         most_transfers: A plan with more is not simulated.
         points: Simulations of the whole sweep: whether compiling is worth it depends on them.
@@ -49,7 +47,6 @@ class Piece:
 
     plan: Plan
     topology: Topology
-    model: Model
     sizes: tuple[int, ...]
     most_transfers: int
     points: int
@@ -100,7 +97,7 @@ def answer_of(piece: Piece) -> Answer:
             count = replace(piece.plan.spec, size_bytes=size).count()
             with expecting(len(schedule) * piece.points):
                 bound = bind(schedule, count, piece.plan.spec.dtype)
-                replay = simulate(bound, piece.topology, piece.model)
+                replay = simulate(bound, piece.topology, piece.plan.spec.model)
         except (ScheduleError, TopologyError) as error:
             reasons[size] = str(error)
             times.append(nan)

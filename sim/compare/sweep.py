@@ -90,7 +90,7 @@ def compare(
     plans, invalid = contenders(spec, algorithms)
     runner = Runner(executor, progress)
     points = len(plans) * len(size_bytes)
-    sweep = _Sweep(network, model, most_transfers, points, runner)
+    sweep = _Sweep(network, most_transfers, points, runner)
     answers = sweep.of([(plan, size_bytes) for plan in plans])
     time_ns = np.array([answer.time_ns for answer in answers]).reshape(len(plans), -1)
     there = ~np.isnan(time_ns)
@@ -121,7 +121,7 @@ def compare(
         bound_text=bounds[-1].text,
         crossovers=find_crossovers(names, size_bytes, time_ns, unit, more),
         left_out=left_out,
-        model=sweep.model.to_dict(network),
+        model=model.to_dict(network),
     )
 
 
@@ -130,7 +130,6 @@ class _Sweep:
     """What is the same for every algorithm and size."""
 
     topology: Topology
-    model: Model
     most_transfers: int
     points: int
     runner: Runner
@@ -147,8 +146,7 @@ class _Sweep:
         return [Answer.joined(answers[low:high]) for low, high in pairwise(ends)]
 
     def _piece(self, plan: Plan, sizes: tuple[int, ...], bounds: bool) -> Piece:
-        network, model = self.topology, self.model
-        return Piece(plan, network, model, sizes, self.most_transfers, self.points, bounds)
+        return Piece(plan, self.topology, sizes, self.most_transfers, self.points, bounds)
 
     def bounds(self, done: Sequence[tuple[Plan, Answer]], size_bytes: Ints) -> list[Bounds]:
         """Return lower bounds at each size, for what all these plans have in common.
