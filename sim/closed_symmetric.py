@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .algorithms.bruck import pat_steps
 from .algorithms.double_tree import depths, tree_parents
 from .algorithms.torus import balanced_dims, usual_host
 from .terms import CLOSED, NOTHING, Terms, closed, log2_ceil, message
@@ -128,15 +129,32 @@ def recursive_doubling_all_reduce(n: int, size: float) -> Terms:
     return (message(size, reduces=True) * (n.bit_length() - 1)).then(_folding(n, size))
 
 
-@closed("all_reduce", "halving_doubling", "swing")
+@closed("all_reduce", "halving_doubling")
 def halving_doubling(n: int, size: float) -> Terms:
     """Return 2 lg n α + 2(n-1)S/(nB) + (n-1)γS/n, and the folding beyond a power of two.
 
-    Source: R. Thakur, R. Rabenseifner and W. Gropp, 2005; D. De Sensi et al., "Swing", 2024.
+    Source: R. Thakur, R. Rabenseifner and W. Gropp, 2005.
     """
     steps = n.bit_length() - 1
     part = (1 - 1 / (1 << steps)) * size
     return Terms(2 * steps, 2 * part, part).then(_folding(n, size))
+
+
+@closed("all_reduce", "swing")
+def swing(n: int, size: float) -> Terms:
+    """Return 2⌈lg n⌉α + 2(n-1)S/(nB) + (n-1)γS/n for even n.
+
+    For odd n the last rank hands in and gets back a piece of S/(n-1) for each of the others.
+
+    Source: D. De Sensi et al., "Swing", 2024.
+    """
+    even = n - n % 2
+    part = (even - 1) / even * size
+    total = Terms(2 * log2_ceil(even), 2 * part, part)
+    if n % 2:
+        piece = size / even
+        total = message(piece, reduces=True).then(total).then(message(piece))
+    return total
 
 
 def _folding(n: int, size: float) -> Terms:
@@ -156,25 +174,35 @@ def recursive_halving(n: int, size: float) -> Terms:
     return Terms(log2_ceil(n), part, part)
 
 
-@closed("all_gather", "recursive_doubling", "bruck", "pat")
+@closed("all_gather", "recursive_doubling", "bruck")
 def logarithmic_all_gather(n: int, size: float) -> Terms:
     """Return ⌈lg n⌉α + (n-1)S/(nB).
 
-    Source: J. Bruck et al., 1997; S. Jeaugey, "PAT", 2025.
+    Source: J. Bruck et al., 1997.
     """
     return Terms(log2_ceil(n), (n - 1) / n * size)
 
 
+@closed("all_gather", "pat")
+def pat_all_gather(n: int, size: float, aggregation: int | None = None) -> Terms:
+    """Return ⌈lg n⌉α + (n-1)S/(nB); (lg A + n/A - 1)α if messages carry A blocks at most.
+
+    Source: S. Jeaugey, "PAT", 2025.
+    """
+    return Terms(len(pat_steps(n, aggregation)), (n - 1) / n * size)
+
+
 @closed("reduce_scatter", "pat")
-def pat_reduce_scatter(n: int, size: float) -> Terms:
-    """Return ⌈lg n⌉α + (n-1)S/(nB) + (n-1)γS/n.
+def pat_reduce_scatter(n: int, size: float, aggregation: int | None = None) -> Terms:
+    """Return the all_gather's cost and (n-1)γS/n.
 
     In the step model the rows of one message are added side by side, which saves some of γ where n
     is no power of two.
 
     Source: S. Jeaugey, "PAT", 2025.
     """
-    return recursive_halving(n, size)
+    gather = pat_all_gather(n, size, aggregation)
+    return gather._replace(reduced_bytes=gather.sent_bytes)
 
 
 @closed("all_gather", "neighbor_exchange")

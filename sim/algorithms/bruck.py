@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...errors import ScheduleError
 from ..schedule import Ints, Schedule
 from .parts import EVEN, Rows, joined, one_after_the_other, reversed_bits, rows
 from .registry import Phase, algorithm
@@ -16,14 +17,14 @@ def _bruck_phases(schedule: Schedule) -> list[Phase]:
 
 
 def _pat_gather_phases(schedule: Schedule) -> list[Phase]:
-    sentence = "Each rank sends all that it has to a rank half as far away as the time before."
+    sentence = "Each rank passes blocks on to a nearer rank, as many as a message may carry."
     opening = "Every rank sends its own block far away."
     return [Phase("all-gather", 0, schedule.n_steps, sentence, opening)]
 
 
 def _pat_scatter_phases(schedule: Schedule) -> list[Phase]:
-    sentence = "Each rank sends half of its sums to a rank twice as far away, which adds them."
-    opening = "Every rank sends half of its blocks to its neighbour, which adds them."
+    sentence = "Each rank sends sums on to a farther rank, which adds them to its own."
+    opening = "Every rank sends blocks to its neighbour, which adds them."
     return [Phase("reduce-scatter", 0, schedule.n_steps, sentence, opening)]
 
 
@@ -87,7 +88,42 @@ def all_gather_bruck(group_size: int) -> Schedule:
     )
 
 
-def _pat(group_size: int) -> tuple[Rows, Ints]:
+def pat_steps(group_size: int, aggregation: int | None = None) -> list[tuple[Ints, int]]:
+    """Return each step of a PAT all_gather: which blocks are sent, and how far.
+
+    A block is named by how many ranks on its owner is. While messages are small, what a rank has
+    doubles with each step; where `aggregation` blocks are the most that a message carries, the rest
+    of the tree is walked depth first, one branch a step.
+
+    Example:
+        >>> [(blocks.tolist(), far) for blocks, far in pat_steps(8, 2)]
+        [([0], 4), ([0, 4], 2), ([2, 6], 1), ([0, 4], 1)]
+    """
+    if aggregation is not None and (aggregation < 1 or aggregation & (aggregation - 1)):
+        raise ScheduleError(f"pat: aggregation is {aggregation}, expected a power of two")
+    top = 1 << (group_size - 1).bit_length()
+    branches = min(aggregation or top, top)
+    near = top // branches
+    steps = []
+    far = top // 2
+    while far >= near:
+        steps.append((np.arange(0, group_size - far, 2 * far), far))
+        far //= 2
+    for branch in _depth_first(near):
+        far = branch & -branch
+        steps.append((np.arange(branch - far, group_size - far, near), far))
+    return [(blocks, far) for blocks, far in steps if len(blocks)]
+
+
+def _depth_first(size: int) -> list[int]:
+    """Return 1 .. size-1 in the order in which a binomial tree is walked, the far half first."""
+    if size == 1:
+        return []
+    half, rest = size // 2, _depth_first(size // 2)
+    return [half, *(half + branch for branch in rest), *rest]
+
+
+def _pat(group_size: int, aggregation: int | None) -> tuple[Rows, Ints]:
     """Return the rows of a PAT all_gather, and the slot of the block that is so many ranks on.
 
     A slot of rank r stands for the block of rank r + s, so that all ranks do the same. Blocks lie
@@ -99,9 +135,7 @@ def _pat(group_size: int) -> tuple[Rows, Ints]:
     slot_of = np.empty(group_size, np.int64)
     slot_of[turned[turned < group_size]] = np.arange(group_size)
     rank, parts = np.arange(group_size)[:, None], []
-    for bit in range(levels - 1, -1, -1):
-        far = 1 << bit
-        here = np.arange(0, group_size - far, 2 * far)
+    for here, far in pat_steps(group_size, aggregation):
         first, there, count = _runs(slot_of[here], slot_of[here + far])
         dst = (rank - far) % group_size
         parts.append(rows(0, rank, dst, first, count, dst_slot=there, reduce=False))
@@ -118,7 +152,7 @@ def _runs(src: Ints, dst: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 @algorithm("all_gather", "pat", phases=_pat_gather_phases)
-def all_gather_pat(group_size: int) -> Schedule:
+def all_gather_pat(group_size: int, aggregation: int | None = None) -> Schedule:
     """Return PAT's all_gather: far ranks first, so that the large messages stay near.
 
     The block of rank r + s comes to rank r from the rank that s's lowest bit is on. With 6 ranks,
@@ -128,10 +162,18 @@ def all_gather_pat(group_size: int) -> Schedule:
         step 1   from 2   block 2
         step 2   from 1   blocks 1, 3, 5
 
-    Cost ⌈lg n⌉α + (n - 1)S/(nB). This is full aggregation, without a limit for buffers.
+    Cost ⌈lg n⌉α + (n - 1)S/(nB). Where buffers hold only A blocks for each distance, messages carry
+    A blocks at most, and the tree is walked branch by branch: (lg A + n/A - 1)α for powers of two.
+    With 8 ranks and A = 2, what rank 0 gets::
+
+        step 0   from 4   block 4
+        step 1   from 2   blocks 2, 6
+        step 2   from 1   blocks 3, 7
+        step 3   from 1   blocks 1, 5
 
     Args:
         group_size: Number of ranks, 1 or more.
+        aggregation: A, a power of two; None for no limit.
 
     Source: S. Jeaugey, PAT: a new algorithm for all-gather and reduce-scatter operations at scale,
         arXiv 2506.20252, 2025; NCCL 2.30, PatAGAlgorithm.
@@ -140,7 +182,7 @@ def all_gather_pat(group_size: int) -> Schedule:
         >>> all_gather_pat(6).n_steps
         3
     """
-    columns, slot_of = _pat(group_size)
+    columns, slot_of = _pat(group_size, aggregation)
     return Schedule.of(
         "all_gather",
         "pat",
@@ -152,7 +194,7 @@ def all_gather_pat(group_size: int) -> Schedule:
 
 
 @algorithm("reduce_scatter", "pat", phases=_pat_scatter_phases)
-def reduce_scatter_pat(group_size: int) -> Schedule:
+def reduce_scatter_pat(group_size: int, aggregation: int | None = None) -> Schedule:
     """Return PAT's reduce_scatter: its all_gather played backwards, with the large messages first.
 
     With 6 ranks, what rank 0 sends::
@@ -161,11 +203,11 @@ def reduce_scatter_pat(group_size: int) -> Schedule:
         step 1   to 2   its sum for block 2
         step 2   to 4   its sum for block 4
 
-    Cost ⌈lg n⌉α + (n - 1)S/(nB) + (n - 1)γS/n. This is full aggregation, without a limit for
-    buffers.
+    Cost ⌈lg n⌉α + (n - 1)S/(nB) + (n - 1)γS/n; with a limit for buffers as the all_gather.
 
     Args:
         group_size: Number of ranks, 1 or more.
+        aggregation: Most blocks of a message, a power of two; None for no limit.
 
     Source: S. Jeaugey, PAT: a new algorithm for all-gather and reduce-scatter operations at scale,
         arXiv 2506.20252, 2025; NCCL 2.30, PatRSAlgorithm.
@@ -174,7 +216,7 @@ def reduce_scatter_pat(group_size: int) -> Schedule:
         >>> reduce_scatter_pat(6).n_steps
         3
     """
-    columns, slot_of = _pat(group_size)
+    columns, slot_of = _pat(group_size, aggregation)
     mirrored = columns.backwards()
     return Schedule.of(
         "reduce_scatter",

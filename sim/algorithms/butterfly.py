@@ -161,14 +161,63 @@ def swing_distance(step: int) -> int:
     return (1 - power) // 3
 
 
+def _swing_phases(schedule: Schedule) -> list[Phase]:
+    n = schedule.group_size
+    extra = n % 2 if n > 1 else 0
+    half = schedule.n_steps // 2 - extra
+    sentence = "Partners swap what the other and those that it will meet are to have, and add."
+    told = [
+        Phase("reduce-scatter", extra, half, sentence),
+        Phase("all-gather", extra + half, half, _DOUBLING),
+    ]
+    if not extra:
+        return told
+    hands_in = "The last rank hands each other rank its part of that one's piece."
+    gets = "Each rank sends its finished piece to the last rank."
+    last = schedule.n_steps - 1
+    return [Phase("fold", 0, 1, hands_in), *told, Phase("unfold", last, 1, gets)]
+
+
 def _swing_peers(group_size: int) -> list[Ints]:
     rank = np.arange(group_size)
     sign = np.where(rank % 2 == 0, 1, -1)
-    steps = range(group_size.bit_length() - 1)
+    steps = range((group_size - 1).bit_length())
     return [(rank + sign * swing_distance(step)) % group_size for step in steps]
 
 
-@algorithm("all_reduce", "swing", sizes=POWERS_OF_TWO, phases=_scatter_gather_phases)
+def swing_steps(group_size: int, owner: int) -> tuple[Ints, Ints]:
+    """Return when, and to whom, each rank sends its sum for the owner's piece, (ranks,) each.
+
+    Played backwards the piece spreads: who has it hands it to the partner of the step, unless that
+    one has it. For powers of two nobody ever has; elsewhere each rank still sends it just once. The
+    owner's own step is -1.
+
+    Args:
+        group_size: An even number of ranks.
+        owner: Rank that the piece belongs to.
+    """
+    step, peer = np.full((2, group_size), -1)
+    has = np.arange(group_size) == owner
+    for at, partner in reversed(list(enumerate(_swing_peers(group_size)))):
+        gets = ~has & has[partner]
+        step[gets], peer[gets] = at, partner[gets]
+        has |= gets
+    return step, peer
+
+
+def _swing(group_size: int) -> Rows:
+    """Return the reduce_scatter of an even number of ranks: piece r ends at rank r, in slot r."""
+    parts = []
+    for owner in (0, 1):  # pieces of even ranks all go the same way, and those of odd ones
+        step, peer = swing_steps(group_size, owner)
+        sends = np.flatnonzero(step >= 0)
+        on = np.arange(0, group_size, 2)[:, None]
+        src, dst = (sends + on) % group_size, (peer[sends] + on) % group_size
+        parts.append(rows(step[sends], src, dst, owner + on, reduce=True))
+    return joined(parts)
+
+
+@algorithm("all_reduce", "swing", phases=_swing_phases)
 def all_reduce_swing(group_size: int) -> Schedule:
     """Return Swing: halving and doubling with partners that swing from one side to the other.
 
@@ -180,20 +229,33 @@ def all_reduce_swing(group_size: int) -> Schedule:
         step 2   0 <+> 3   1 <+> 6   2 <+> 5   4 <+> 7     an eighth
         step 3 to 5: the same backwards, with copies
 
-    Cost 2 lg n α + 2(n - 1)S/(nB) + (n - 1)γS/n where messages do not meet.
+    Where n is even but no power of two, a rank leaves out what its partner gets from others later:
+    ⌈lg n⌉ steps, and still n - 1 pieces. Where n is odd, the last rank hands in its part of each
+    piece to the piece's owner before, and gets the sum from there after.
+
+    Cost 2⌈lg n⌉α + 2(n - 1)S/(nB) + (n - 1)γS/n where messages do not meet, for even n.
 
     Args:
-        group_size: Number of ranks, a power of two.
+        group_size: Number of ranks, 1 or more.
 
     Source: D. De Sensi et al., Swing: Short-cutting Rings for Higher Bandwidth Allreduce, NSDI
-        2024 (the variant for bandwidth, in one dimension).
+        2024 (the variant for bandwidth, in one dimension; how the last of an odd number of ranks
+        takes part is simpler here than there).
 
     Example:
         >>> all_reduce_swing(16).n_steps
         8
     """
+    n_extra = group_size % 2 if group_size > 1 else 0
+    n_pieces = group_size - n_extra
+    slots = range(n_pieces)
+    if group_size & (group_size - 1):
+        piece = np.arange(n_pieces if n_extra else 0)
+        hands_in = rows(0, group_size - 1, piece, piece, reduce=True)
+        inner = there_and_back(_swing(n_pieces))
+        both = one_after_the_other(hands_in, inner, hands_in.backwards())
+        return Schedule.of("all_reduce", "swing", group_size, both, input=slots, output=slots)
     peers = _swing_peers(group_size)
-    slots = range(group_size)
     # Ranks that deal with each other from step s on: even ones equal modulo 2 ** (s + 1), and the
     # odd ones that these meet last. So their chunks lie side by side in this order:
     rank = np.arange(group_size)

@@ -111,7 +111,10 @@ FORMULAS: dict[tuple[str, str], tuple[Callable[[int], int], Callable[[int], int]
         lambda n: 2 * (n.bit_length() - 1) + 2 * (folds(n) > 0),
         lambda n: 2 * (n - folds(n)) * (n.bit_length() - 1) + 2 * folds(n),
     ),
-    ("all_reduce", "swing"): (lambda n: 2 * log2_ceil(n), lambda n: 2 * n * log2_ceil(n)),
+    ("all_reduce", "swing"): (
+        lambda n: 2 * (log2_ceil(n - n % 2) + n % 2) if n > 1 else 0,
+        lambda n: 2 * (n - n % 2) * (log2_ceil(n - n % 2) + n % 2) if n > 1 else 0,
+    ),
     ("all_reduce", "k_nomial"): (
         lambda n: 2 * math.ceil(round(math.log(n, 4), 9)),
         lambda n: 2 * (n - 1),
@@ -154,6 +157,29 @@ def test_steps_and_messages(collective: str, name: str) -> None:
 
 
 # What makes each one what it is.
+
+
+@pytest.mark.parametrize("n", [6, 10, 14, 20, 48])
+def test_swing_beyond_powers_of_two_still_moves_each_piece_once(n: int) -> None:
+    schedule = build("all_reduce", "swing", n)
+    assert len(schedule) == 2 * n * (n - 1)
+    sent = schedule.step * n + schedule.src
+    for step in range(schedule.n_steps):  # every rank has one partner, who has it, too
+        now = schedule.step == step
+        partner = np.full(n, -1)
+        partner[schedule.src[now]] = schedule.dst[now]
+        assert (partner[partner] == np.arange(n)).all()
+    assert len(np.unique(sent * n + schedule.dst)) == messages(schedule)
+
+
+@pytest.mark.parametrize("most", [1, 2, 4, 8])
+def test_pat_with_small_buffers_sends_no_more_at_once(most: int) -> None:
+    for collective in ("all_gather", "reduce_scatter"):
+        schedule = build(collective, "pat", 16, aggregation=most)
+        of_row = schedule.messages.of_row
+        assert np.bincount(of_row, schedule.n_slots).max() == most
+        assert schedule.n_steps == most.bit_length() - 1 + 16 // most - 1
+        assert schedule.n_slots.sum() == 16 * 15, "no block twice"
 
 
 def test_a_segmented_ring_is_the_ring_in_smaller_pieces() -> None:
@@ -333,7 +359,7 @@ def test_what_the_switch_does_in_nvls() -> None:
 @pytest.mark.parametrize(
     ("collective", "name", "n", "given", "message"),
     [
-        ("all_reduce", "swing", 6, {}, "does not fit 6 ranks; it does powers of two; try 4 or 8"),
+        ("all_gather", "pat", 6, {"aggregation": 3}, "aggregation is 3, expected a power of two"),
         ("all_gather", "neighbor_exchange", 5, {}, "it does even numbers; try 4 or 6"),
         ("all_reduce", "ring_segmented", 4, {"segments": 0}, "segments is 0, expected 1 or more"),
         ("all_reduce", "ring_channels", 4, {"channels": 0}, "channels is 0, expected 1 or more"),
