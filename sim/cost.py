@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ..units import format_ns
 from .bind import BoundSchedule
-from .cuts import Border, Cut, hardest_cut, rank_cuts
+from .cuts import Border, Cut, hardest_cut, near_ns, rank_cuts
 from .needs import Needs
 
 if TYPE_CHECKING:
@@ -133,18 +133,26 @@ def bounds(replay: Replay) -> Bounds:
     latency_ns = _latency_ns(replay, needs)
     if not replay.parameters.sharing:
         return Bounds(latency_ns, None, None)
+    model, epochs = replay.parameters, replay._work.epochs
+    # A link that changes is given the best that it has at any time.
+    rate_Bps = epochs.link_rate.reshape(epochs.n_epochs, -1).max(axis=0) * 1e9
     border = Border.of(
-        replay.topology, helpers=needs.in_network, message_ns=replay.costs.message_ns
+        replay.topology,
+        rate_Bps,
+        helpers=needs.in_network,
+        message_ns=replay.costs.message_ns,
+        half_duplex=model.duplex == "half",
     )
     alone = max(rank_cuts(border, needs), key=lambda cut: cut.time_ns, default=None)
-    saved_ns = replay.costs.burst_bytes * 1e9 / float(border.rate_Bps.min(initial=np.inf))
+    slowest = rate_Bps[rate_Bps > 0].min(initial=np.inf)
+    saved_ns = replay.costs.burst_bytes * 1e9 / float(slowest)
     return Bounds(
         latency_ns, _sooner(alone, saved_ns), _sooner(hardest_cut(border, needs), saved_ns)
     )
 
 
 def _sooner(cut: Cut | None, saved_ns: float) -> Cut | None:
-    """Return a cut whose links have saved up so much time of theirs before."""
+    """Return a cut whose links passed a burst at once that would have taken them so long."""
     return cut and replace(cut, latency_ns=cut.latency_ns - saved_ns)
 
 
@@ -156,11 +164,11 @@ def lower_bound_ns(replay: Replay) -> int:
 def _latency_ns(replay: Replay, needs: Needs) -> float:
     """Return the least time from a call to when the farthest rank knows of it.
 
-    It counts for every two ranks one of which needs something of the other's.
+    It counts for every two ranks one of which needs something of the other's. With a limited number
+    of ports it takes as long as news needs to spread, too.
     """
     n, topology, parameters = needs.group_size, replay.topology, replay.parameters
-    rank = np.arange(n)
-    late = np.zeros(n)
+    rank, late = np.arange(n), np.zeros(n)
     for place, delay_ns in parameters.delay_ns.items():
         late[place] = delay_ns
     gives, takes = (np.ones((2, n), np.bool_) if needs.kind.idempotent else
@@ -175,6 +183,10 @@ def _latency_ns(replay: Replay, needs: Needs) -> float:
         away = max((far[topology.ranks[k]] for k in np.flatnonzero(reached)), default=None)
         if away is not None:
             longest = max(longest, late[source] + away + replay.costs.message_ns)
+    if parameters.ports is not None and not needs.in_network:
+        most = max(gives.sum(), takes.sum()) if pairs is None else pairs.sum(axis=0).max() + 1
+        nearest = float(near_ns(topology).min()) + replay.costs.message_ns
+        longest = max(longest, latency_bound_ns(int(most), nearest, parameters.ports))
     return longest
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from .compiled import kernel, run
 from .engine import Times, Work
+from .loads import begins, paths_at
 
 Ints = npt.NDArray[Any]  # of any width
 Floats = npt.NDArray[np.float64]
@@ -57,7 +58,8 @@ class Stage:
         notice_ns: Until the receiver's notice was there, from when that entered the step.
         latency_ns: Latency of its path, with the fixed cost of a message.
         bytes_ns: What its bytes take alone on the path.
-        shared_ns: What they took longer, because others used a link of the path.
+        shared_ns: What they took longer, because others used a link of the path or it slowed down;
+            less than 0 where it sped up, or passed a burst at once.
         write_ns: Copying or reducing it.
         link: Where it took longer: the link of its path on which others had most to carry.
     """
@@ -170,10 +172,11 @@ class _Walk:
 
     def _on_the_way(self, m: int) -> dict[str, float]:
         """Return the parts of a message's time between its start and its arrival."""
-        p, path = self.program, self.program.pair[m]
-        latency = float(p.latency_ns[path]) + (float(p.extra_ns[m]) if len(p.extra_ns) else 0.0)
-        arrived = float(self.times.arrived[m])
-        flowing = arrived - float(self.times.start[m]) - latency
+        p, times, one = self.program, self.times, np.array([m])
+        arrived, start = float(times.arrived[m]), float(times.start[m])
+        latency = float(begins(self.work, times, one)[0]) - start
+        path = int(paths_at(self.work, one, times.start[one])[0])
+        flowing = arrived - start - latency
         shared = flowing - float(p.size_bytes[m] / p.rate[path])
         if abs(shared) <= _ROUNDING * arrived:
             shared = 0.0
@@ -218,7 +221,7 @@ class _Walk:
                     cause = max(
                         cause, _Cause(written, Wait.DATA, _Node(_WRITTEN, before)), key=_time
                     )
-        others = [*self._steps_before(m), *self._after(m), *self._notice(m)]
+        others = [*self._steps_before(m), *self._after(m), *self._notice(m), *self._ports(m)]
         cause = max([cause, *others], key=_time)
         if len(p.ready_ns) and p.ready_ns[m] > cause.time_ns:
             return _late(float(p.ready_ns[m]))
@@ -237,6 +240,17 @@ class _Walk:
             entered = max([_AT_ONCE, *self._done(int(p.notice_lane[m]), m)], key=_time)
             there = entered.time_ns + float(p.notice_ns[m])
             yield _Cause(there, Wait.NOTICE, entered.node, entered.time_ns)
+
+    def _ports(self, m: int) -> Iterator[_Cause]:
+        """Yield the last messages that gave back a port at each end before a message started."""
+        if self.program.ports:
+            for others in self.at_ports(m):
+                done = self.times.arrived[others]
+                before = others[(done <= self.times.start[m]) & (others != m)]
+                if len(before):
+                    last = int(before[self.times.arrived[before].argmax()])
+                    ended = float(self.times.arrived[last])
+                    yield _Cause(ended, Wait.PORT, _Node(_ARRIVED, last))
 
     def _done(self, lane: int, m: int) -> Iterator[_Cause]:
         """Yield what a lane had to finish last before it entered a message's step."""
@@ -299,6 +313,19 @@ class _Walk:
     def sent(self) -> _Groups:
         """Messages that each lane sends."""
         return _Groups.of(self.program.src_lane, self.program.n_lanes)
+
+    def at_ports(self, m: int) -> tuple[Ints, Ints]:
+        """Return the messages from a message's source, and those to its destination."""
+        p = self.program
+        sent, received = self._by_place
+        return sent.of_group(int(p.src_place[m])), received.of_group(int(p.dst_place[m]))
+
+    @cached_property
+    def _by_place(self) -> tuple[_Groups, _Groups]:
+        p = self.program
+        apart = np.where(p.src_place == p.dst_place, self.work.schedule.n_places, 0)
+        n = 2 * self.work.schedule.n_places
+        return _Groups.of(p.src_place + apart, n), _Groups.of(p.dst_place + apart, n)
 
     @cached_property
     def received(self) -> _Groups:
@@ -382,23 +409,22 @@ class _Crowd:
 
     def busiest(self, m: int) -> tuple[str, str] | None:
         """Return the link of a message's path that had most to carry while its bytes flowed."""
-        p, times = self.work.program, self.times
-        path = int(p.pair[m])
-        begin, end = times.start[m] + p.latency_ns[path], times.arrived[m]
+        p, work, one = self.work.program, self.work, np.array([m])
+        begin, end = float(begins(work, self.times, one)[0]), float(self.times.arrived[m])
+        path = int(paths_at(work, one, self.times.start[one])[0])
         links = p.path_links[p.path_starts[path] : p.path_starts[path + 1]]
         if not len(links):
             return None
         load = [self._carried(int(link), begin, end) / p.link_rate[link] for link in links]
-        return self.work.links.ends[int(links[int(np.argmax(load))])]
+        return work.links.ends[int(links[int(np.argmax(load))]) % len(work.links.ends)]
 
     def _carried(self, link: int, begin: float, end: float) -> float:
         """Return about how many bytes a link carried in a time."""
         p, times = self.work.program, self.times
         hops = self.paths_on.of_group(link)
-        paths = np.searchsorted(p.path_starts, hops, side="right") - 1
+        paths = (np.searchsorted(p.path_starts, hops, side="right") - 1) % len(self.work.paths.rate)
         on_link = np.concatenate([self.messages_on.of_group(int(path)) for path in paths])
-        arrived = times.arrived[on_link]
-        began = times.start[on_link] + p.latency_ns[p.pair[on_link]]
+        arrived, began = times.arrived[on_link], begins(self.work, times, on_link)
         overlap = np.clip(np.minimum(arrived, end) - np.maximum(began, begin), 0, None)
         lasted = np.maximum(arrived - began, np.finfo(np.float64).tiny)
         return float((p.size_bytes[on_link] * overlap / lasted).sum())

@@ -111,6 +111,7 @@ class Border:
         tail, head: Nodes that each link leads from and to, (links,).
         rate_Bps, latency_ns: Rate and latency of each link, (links,).
         near_ns: Least latency of a message out of, and into, each rank, (2, ranks).
+        half_duplex: Whether both directions of a link share its rate.
         hosts: Ranks of each host.
         dims: Sizes of a grid's dimensions, the fastest first; empty if it is none.
     """
@@ -122,38 +123,42 @@ class Border:
     rate_Bps: Floats
     latency_ns: Floats
     near_ns: Floats
+    half_duplex: bool
     hosts: tuple[tuple[int, ...], ...]
     dims: tuple[int, ...]
 
     @staticmethod
-    def of(topology: Topology, *, helpers: bool = False, message_ns: float = 0.0) -> Border:
+    def of(
+        topology: Topology,
+        rate_Bps: Floats | None = None,
+        *,
+        helpers: bool = False,
+        message_ns: float = 0.0,
+        half_duplex: bool = False,
+    ) -> Border:
         """Return the links of a topology.
 
         Args:
             topology: The network.
+            rate_Bps: What each link carries at most, (links,); by default as built.
             helpers: Whether messages begin and end at other nodes than ranks', too.
             message_ns: Fixed cost of a message.
+            half_duplex: Whether both directions of a link share its rate.
         """
-        graph = topology.graph
-        number = {name: k for k, name in enumerate(graph)}
-        edges = list(graph.edges(data=True))
-        tail, head = (np.array([number[edge[end]] for edge in edges], np.int64) for end in (0, 1))
-        rate, latency = (
-            np.array([edge[2][name] for edge in edges], np.float64)
-            for name in ("bandwidth_Bps", "latency_ns")
-        )
-        node = np.array([number[name] for name in topology.ranks], np.int64)
+        network = topology.network
+        node = np.array([network.index[name] for name in topology.ranks], np.int64)
         near = np.zeros((2, len(node)))
         if not helpers:
-            near = np.stack([_near(topology, backwards=way) for way in (False, True)])
+            near = np.stack([near_ns(topology, backwards=way) for way in (False, True)])
         return Border(
-            n_nodes=len(number),
+            n_nodes=len(network.nodes),
             node=node,
-            tail=tail,
-            head=head,
-            rate_Bps=rate,
-            latency_ns=latency,
+            tail=network.tails,
+            head=network.heads,
+            rate_Bps=network.bandwidth_Bps if rate_Bps is None else rate_Bps,
+            latency_ns=network.latency_ns,
             near_ns=near + message_ns,
+            half_duplex=half_duplex,
             hosts=tuple(topology.hosts.values()),
             dims=topology.dims,
         )
@@ -195,7 +200,7 @@ class Border:
         return side
 
 
-def _near(topology: Topology, *, backwards: bool) -> Floats:
+def near_ns(topology: Topology, *, backwards: bool = False) -> Floats:
     """Return the least latency of a message out of each rank, or into it, (ranks,)."""
     graph = topology.graph
     there = graph.reverse(copy=False) if backwards else graph
@@ -239,6 +244,10 @@ def _cuts(border: Border, needs: Needs, group: Ints, sides: Ints | None = None) 
         np.minimum.at(nearest, group, border.near_ns[inward])
         latency = np.maximum(first, nearest)
         size = needs.entering(group) if inward else needs.leaving(group)
+        together = needs.together(n_sets)
+        if border.half_duplex:  # what crosses the other way takes the same time
+            size = needs.entering(group) + needs.leaving(group)
+            together *= 2
         useful = (size > 0) & (capacity > 0)
         if useful.any():
             times = np.where(useful, latency + size * 1e9 / np.where(useful, capacity, 1.0), 0.0)
@@ -246,7 +255,6 @@ def _cuts(border: Border, needs: Needs, group: Ints, sides: Ints | None = None) 
             ranks = tuple(np.flatnonzero(group == hardest).tolist())
             size_bytes, rate_Bps = float(size[hardest]), float(capacity[hardest])
             found.append(Cut(ranks, bool(inward), size_bytes, rate_Bps, float(latency[hardest])))
-        together = needs.together(n_sets)
         if together > 0 and capacity.sum() > 0:
             every = tuple(range(border.n_ranks))
             total = float(capacity.sum())

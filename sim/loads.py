@@ -65,9 +65,11 @@ class Steps(NamedTuple):
 class LinkLoads:
     """What each directed link carried.
 
+    Where both directions of a link share its rate, all is counted as one of them.
+
     Attributes:
         ends: Names of the nodes that each link leads from and to.
-        rate_Bps: What each can carry, (links,).
+        rate_Bps: What each could carry, on average where that changed, (links,).
         size_bytes: What each carried, headers included, (links,).
         duration_ns: The whole time.
     """
@@ -89,9 +91,8 @@ class LinkLoads:
 
         It may be more than 1 where messages do not share links.
         """
-        if self.duration_ns <= 0:
-            return np.zeros(len(self.ends))
-        return self.size_bytes * 1e9 / (self.rate_Bps * self.duration_ns)
+        could = self.rate_Bps * self.duration_ns / 1e9
+        return np.divide(self.size_bytes, could, out=np.zeros_like(could), where=could > 0)
 
     def busiest(self, n: int) -> list[LinkLoad]:
         """Return the n links that carried most for their rate, the busiest first."""
@@ -122,7 +123,7 @@ class LinkLoads:
         if (src, dst) not in self.ends:
             raise TopologyError(f"no link from {src!r} to {dst!r} in what was simulated")
         link, program = self.ends.index((src, dst)), self._work.program
-        hops = np.flatnonzero(program.path_links == link)
+        hops = np.flatnonzero(program.path_links % len(self.ends) == link)
         on_link = np.zeros(len(program.rate), np.bool_)
         on_link[np.searchsorted(program.path_starts, hops, side="right") - 1] = True
         flows = self._flows.of(on_link[self._flows.path])
@@ -138,7 +139,8 @@ class LinkLoads:
         """Return the bytes that each link carried in each of so many equal times, (links, bins)."""
         work, flows = self._work, self._flows
         of_path = flows.by_time(len(work.program.rate), self.duration_ns, n_bins)
-        starts, links = work.program.path_starts, work.program.path_links
+        starts = work.program.path_starts
+        links = work.program.path_links % len(self.ends)
         path = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
         total = np.zeros((len(self.ends), n_bins))
         for low in range(0, len(links), max(1, _AT_ONCE // n_bins)):
@@ -148,27 +150,50 @@ class LinkLoads:
 
     @cached_property
     def _flows(self) -> _Flows:
-        """Who flowed when at what rate."""
-        p, times = self._work.program, self._times
-        message: Ints = np.flatnonzero((p.size_bytes > 0) & (np.diff(p.path_starts)[p.pair] > 0))
-        end = times.arrived[message]
-        begin = times.start[message] + p.latency_ns[p.pair[message]]
-        if len(p.extra_ns):
-            begin += p.extra_ns[message]
-        size = p.size_bytes[message]
-        alone = size / p.rate[p.pair[message]]
-        if not self._shares or (end - begin - alone <= _ROUNDING * end).all():
-            return _Flows.filling(p.pair[message], begin, end, size)
-        changes = self._work.changes()
-        order = np.argsort(changes.message, kind="stable")
-        message, rate = changes.message[order], changes.rate[order]
-        begin = changes.time_ns[order]
-        is_last = np.append(np.diff(message) != 0, True)
-        end = np.where(is_last, times.arrived[message], np.append(begin[1:], 0.0))
-        size = rate * (end - begin)
+        return flows(self._work, self._times, shares=self._shares)
+
+
+def begins(work: Work, times: Times, message: Ints) -> Floats:
+    """Return when the bytes of some messages begin to flow, (messages,)."""
+    p, start = work.program, times.start[message]
+    begin: Floats = start + p.latency_ns[paths_at(work, message, start)]
+    return begin + p.extra_ns[message] if len(p.extra_ns) else begin
+
+
+def paths_at(work: Work, message: Ints, time_ns: Floats) -> Ints:
+    """Return the number of each message's path at a time, among those of all epochs."""
+    epoch = np.searchsorted(work.epochs.change_ns, time_ns, side="right")
+    return work.program.pair[message] + epoch * len(work.paths.rate)
+
+
+def flows(work: Work, times: Times, *, shares: bool) -> _Flows:
+    """Return who flowed when at what rate."""
+    p = work.program
+    crosses = np.diff(p.path_starts)[p.pair] > 0
+    message: Ints = np.flatnonzero((p.size_bytes > 0) & crosses)
+    begin, end, size = begins(work, times, message), times.arrived[message], p.size_bytes[message]
+    alone = size / p.rate[p.pair[message]]
+    changing = work.epochs.n_epochs > 1
+    if shares and (changing or (end - begin - alone > _ROUNDING * end).any()):
+        changed, since, until, moved = _changing(work, times)
+        whole = np.bincount(changed, moved, len(p.size_bytes))
+        at_once = whole[message] == 0
+        flowed = whole[changed] > 0
         # What a burst let pass at once is spread over the message's time.
-        whole = np.bincount(message, size, len(p.size_bytes))[message]
-        return _Flows.filling(p.pair[message], begin, end, size * p.size_bytes[message] / whole)
+        moved[flowed] *= (p.size_bytes / np.where(whole > 0, whole, 1.0))[changed[flowed]]
+        message, begin, end, size = (
+            np.concatenate([one[at_once], other[flowed]])
+            for one, other in zip((message, begin, end, size), (changed, since, until, moved))
+        )
+    for change_ns in work.epochs.change_ns:
+        parts = (begin < change_ns) & (change_ns < end)
+        first = (change_ns - begin[parts]) / (end - begin)[parts] * size[parts]
+        size = np.concatenate([np.where(parts, 0.0, size), size[parts] - first])
+        size[np.flatnonzero(parts)] = first
+        begin = np.concatenate([begin, np.full(len(first), change_ns)])
+        end = np.concatenate([np.where(parts, change_ns, end), end[parts]])
+        message = np.concatenate([message, message[parts]])
+    return _Flows.filling(paths_at(work, message, begin), begin, end, size)
 
 
 class _Flows(NamedTuple):
@@ -220,18 +245,37 @@ class _Flows(NamedTuple):
         return total.clip(0.0)
 
 
+def _changing(work: Work, times: Times) -> tuple[Ints, Floats, Floats, Floats]:
+    """Return each message that shared links, from when until when it had one speed, and bytes."""
+    changes = work.changes()
+    order = np.argsort(changes.message, kind="stable")
+    message, begin = changes.message[order], changes.time_ns[order]
+    is_last = np.append(np.diff(message) != 0, True)[: len(message)]
+    end = np.where(is_last, times.arrived[message], np.append(begin[1:], 0.0)[: len(begin)])
+    return message, begin, end, changes.rate[order] * (end - begin)
+
+
 def link_loads(replay: Replay) -> LinkLoads:
     """Return what the links of a replay carried."""
-    paths, links = replay._work.paths, replay._work.links
-    carried = np.bincount(paths.pair, replay._work.program.size_bytes, len(paths.rate))
-    sizes = np.repeat(carried, np.diff(paths.starts))
-    total = np.bincount(paths.links, sizes, minlength=len(links.ends)).astype(np.float64)
+    work, n_links = replay._work, len(replay._work.links.ends)
+    epochs, end = work.epochs, replay.exact_duration_ns
+    if epochs.n_epochs > 1:
+        who = flows(work, replay.times, shares=replay.parameters.sharing)
+        size = who.rate * (who.end_ns - who.begin_ns)
+        of_path = np.bincount(who.path, size, len(work.program.rate))
+    else:
+        of_path = np.bincount(work.program.pair, work.program.size_bytes, len(work.program.rate))
+    each = np.repeat(of_path, np.diff(work.program.path_starts))
+    total = np.bincount(work.program.path_links % n_links, each, n_links).astype(np.float64)
+    lasts = np.diff(np.concatenate([[0.0], epochs.change_ns, [np.inf]]).clip(max=end))
+    rates = epochs.link_rate.reshape(epochs.n_epochs, n_links)
+    rate = lasts @ rates / end if end > 0 else rates[0]
     return LinkLoads(
-        ends=links.ends,
-        rate_Bps=links.rate * 1e9,
+        ends=work.links.ends,
+        rate_Bps=rate * 1e9,
         size_bytes=total,
-        duration_ns=replay.exact_duration_ns,
-        _work=replay._work,
+        duration_ns=end,
+        _work=work,
         _times=replay.times,
         _shares=replay.parameters.sharing,
     )

@@ -88,6 +88,24 @@ def test_sharing_is_told_with_the_link_where_it_was() -> None:
     assert (alone.shared_ns, alone.link) == (0, None)
 
 
+def test_a_message_waits_for_a_port_at_either_end() -> None:
+    rows = [Transfer(0, 0, 0, rank, rank, rank) for rank in (1, 2)]
+    assert told(run(rows, 3, ports=1)) == [(0, "nothing", 0, 2000), (1, "port", 2000, 4000)]
+    rows = [Transfer(0, 0, rank, 0, rank, rank) for rank in (1, 2)]
+    assert told(run(rows, 3, ports=1)) == [(0, "nothing", 0, 2000), (1, "port", 2000, 4000)]
+    assert len(run(rows, 3, ports=2).chain) == 1
+
+
+def test_a_link_that_slows_down_takes_its_time_from_then_on() -> None:
+    replay = run([Transfer(0, 0, 0, 1, 0, 0)], 2, changes="r0-r1:x2@1500ns")
+    (stage,) = replay.chain
+    assert (stage.bytes_ns, stage.shared_ns, stage.end_ns) == (1000, 500, 2500)
+    steps = replay.links.over_time("r0", "r1")
+    assert steps.time_ns.tolist() == [0, 1000, 1500, 2500]
+    assert steps.rate_Bps.tolist() == [0, 1e9, 0.5e9]
+    assert replay.links.busiest(1)[0].size_bytes == 1000
+
+
 @pytest.mark.parametrize(("policy", "why"), [("rank_step", "step"), ("lockstep", "step")])
 def test_steps_of_the_receiver_and_of_all_count_where_the_policy_says_so(
     policy: Policy, why: str
