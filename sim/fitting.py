@@ -14,10 +14,10 @@ and no less than S / B.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -37,14 +37,16 @@ GLOO_HEADER_BYTES = 48
 # Below this share of the rate of one message alone, ranks that all send share one medium: on one
 # host that is its cores and its memory.
 _SHARED = 0.9
-# A burst is believed in where it makes the errors' squares so many times smaller, and where two
-# messages of more than twice its size are met so well.
+# Bursts that are tried, then near the best. One is believed in where it makes the errors' squares
+# so many times smaller, and where two messages of more than twice its size are met so well.
+_BURSTS = 1024 * 2 ** np.arange(0, 10.5, 0.5)
+_FINER = 2 ** np.linspace(-0.5, 0.5, 31)
 _BURST_GAIN = 2.0
 _BURST_ERROR = 0.05
-_MOST_HIDDEN = 10.0
-# Below this, how far the repetitions lie apart tells nothing about how well a size was measured.
+# How well a size was measured at best, relative.
 _LEAST_SPREAD = 0.01
-_BURSTS = tuple(float(1 << k) for k in range(10, 21, 2))
+_MOST_HIDDEN = 10.0
+_ROUNDS = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +56,8 @@ class Level:
     Attributes:
         size_bytes: Sizes of the messages, (sizes,).
         one_way_ns: Half of a ping-pong between two ranks while the others wait, (sizes, times).
-        ring_ns: Time a message where every rank sends one to the next, again and again,
-            (sizes, times).
+        ring_ns: Time a step of an executed ring, where every rank sends a message to the next and
+            receives one, again and again, (sizes, times).
     """
 
     size_bytes: Ints
@@ -215,7 +217,8 @@ class MachineFit:
 def fit(measured: Measurements) -> MachineFit:
     """Return the links that explain what was measured best.
 
-    Of each size the fastest repetition is taken, since other programs only make messages slower.
+    Of each size the fastest repetition is taken, since other programs only make messages slower;
+    that of a larger size where it was faster still.
     The least squares are of the relative errors, those of sizes whose repetitions lie far apart
     counting less.
 
@@ -237,89 +240,143 @@ def fit(measured: Measurements) -> MachineFit:
 
 def _fit_level(level: Level) -> LinkFit:
     size = level.size_bytes.astype(np.float64) + GLOO_HEADER_BYTES
-    one_way, ring = (times.min(axis=1) for times in (level.one_way_ns, level.ring_ns))
-    times = np.concatenate([one_way, ring])
-    if len(size) < 3 or not (np.isfinite(times).all() and (times > 0).all()):
+    every = np.concatenate([level.one_way_ns, level.ring_ns], axis=None)
+    if len(size) < 3 or not (np.isfinite(every).all() and (every > 0).all()):
         raise TopologyError(
-            f"measured {len(size)} sizes and times of {times.min(initial=np.inf):g} ns or more, "
+            f"measured {len(size)} sizes and times of {every.min(initial=np.inf):g} ns or more, "
             "expected three sizes or more and times above 0: measure again"
         )
+    one_way = _Series.of(size, level.one_way_ns, turns=2)
+    ring = _Series.of(size, level.ring_ns, turns=1)
 
-    usual = np.concatenate([np.median(t, axis=1) for t in (level.one_way_ns, level.ring_ns)])
-    spread = _LEAST_SPREAD + (usual - times) / usual
-
-    def errors(logs: Floats) -> Floats:
-        found: Floats = np.log(np.concatenate(_times(size, *np.exp(logs))) / times) / spread
-        return found
-
-    slopes = np.diff(one_way[-2:]) / np.diff(size[-2:]), np.diff(ring[-2:]) / np.diff(size[-2:])
-    rough = [one_way[0], ring[0], *(max(float(slope[0]), 1e-9) for slope in slopes)]
-    best = np.append(
-        _least_squares(lambda logs: errors(np.append(logs, -np.inf)), np.log(rough)), -np.inf
-    )
-    gain = _BURST_GAIN
-    for burst in _BURSTS:
-        found = _least_squares(errors, np.log([*rough, burst]))
-        above = size > 2 * np.exp(found[-1])
-        off = np.abs(_times(size, *np.exp(found))[0] / one_way - 1)[above]
-        if len(off) < 2 or off.max() > _BURST_ERROR:
-            continue
-        if gain * np.square(errors(found)).sum() < np.square(errors(best)).sum():
-            best, gain = found, 1.0
-    latency, step, alone, both, burst = np.exp(best)
-    # A link is at most so much faster than its largest message says, however noisy times were.
-    alone = max(alone, one_way[-1] / size[-1] / _MOST_HIDDEN)
-    both = max(both, ring[-1] / size[-1] / _MOST_HIDDEN, alone)
-    one_way_fit, ring_fit = _times(size, latency, step, alone, both, burst)
+    alone, together = _best_lines(one_way, ring)
+    rate = alone.Bps, min(together.Bps, alone.Bps)
     return LinkFit(
-        latency_ns=float(latency),
-        step_ns=float(max(step, latency)),
-        alone_Bps=float(1e9 / alone),
-        bandwidth_Bps=float(1e9 / both),
-        burst_bytes=float(burst),
+        latency_ns=alone.fixed_ns,
+        step_ns=max(together.fixed_ns, alone.fixed_ns),
+        alone_Bps=rate[0],
+        bandwidth_Bps=rate[1],
+        burst_bytes=alone.burst_bytes,
         size_bytes=level.size_bytes,
-        one_way_ns=one_way,
-        ring_ns=ring,
-        one_way_fit_ns=one_way_fit,
-        ring_fit_ns=ring_fit,
+        one_way_ns=one_way.time_ns,
+        ring_ns=ring.time_ns,
+        one_way_fit_ns=one_way.said(alone),
+        ring_fit_ns=ring.said(together),
     )
 
 
-def _times(
-    size: Floats, latency_ns: float, step_ns: float, alone: float, both: float, burst: float
-) -> tuple[Floats, Floats]:
-    """Return what ping-pong and ring take, see the module.
+def _best_lines(one_way: _Series, ring: _Series) -> tuple[_Line, _Line]:
+    """Return the lines through both series, with the burst that explains them best, 0 for none."""
 
-    Args:
-        size: Bytes of each message, (sizes,).
-        latency_ns, step_ns: L and R.
-        alone, both: Nanoseconds a byte of one message alone, and while all ranks send.
-        burst: Bytes that pass at once after a pause.
+    def lines(burst: float) -> tuple[float, _Line, _Line]:
+        alone, together = one_way.line(burst), ring.line(burst)
+        misfit = one_way.misfit(alone) + ring.misfit(together)
+        return misfit if one_way.shows(alone) else np.inf, alone, together
+
+    def best_of(bursts: Floats) -> tuple[float, _Line, _Line]:
+        return min(map(lines, bursts.tolist()), key=lambda found: found[0])
+
+    coarse = best_of(_BURSTS)
+    misfit, alone, together = best_of(coarse[1].burst_bytes * _FINER)
+    plain = one_way.line(0.0), ring.line(0.0)
+    if _BURST_GAIN * misfit < one_way.misfit(plain[0]) + ring.misfit(plain[1]):
+        return alone, together
+    return plain
+
+
+class _Line(NamedTuple):
+    """What a message takes: a fixed time, and its bytes on a link that saves up a burst."""
+
+    fixed_ns: float
+    byte_ns: float
+    burst_bytes: float
+
+    @property
+    def Bps(self) -> float:
+        return 1e9 / self.byte_ns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Series:
+    """Messages of several sizes, each size again and again.
+
+    Attributes:
+        size: Bytes on the wire, (sizes,).
+        time_ns: The fastest of each size, or of a larger one that was faster still, (sizes,).
+        spread: How far the fastest lies from the median, relative to it, and a bit, (sizes,).
+        turns: Links that the messages use in turn: 2 to and fro, 1 in a ring.
     """
-    rest = np.maximum(size - burst, 0.0)
-    one_way = np.maximum(latency_ns + rest * alone, size * alone / 2)
-    return one_way, np.maximum(step_ns + rest * both, size * both)
 
+    size: Floats
+    time_ns: Floats
+    spread: Floats
+    turns: int
 
-def _least_squares(errors: Callable[[Floats], Floats], start: Floats, rounds: int = 60) -> Floats:
-    """Return where the sum of the errors' squares has a minimum near the start.
+    @staticmethod
+    def of(size: Floats, times: Floats, turns: int) -> _Series:
+        fastest: Floats = np.minimum.accumulate(times.min(axis=1)[::-1])[::-1]
+        spread = _LEAST_SPREAD + 1 - fastest / np.median(times, axis=1)
+        return _Series(size, fastest, spread, turns)
 
-    Source: D. Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", 1963.
-    """
-    at, damping, step = np.asarray(start, np.float64), 1e-2, 1e-4
-    found = errors(at)
-    for _ in range(rounds):
-        slopes = [(errors(at + step * one) - found) / step for one in np.eye(len(at))]
-        jacobian = np.stack(slopes, axis=1)
-        normal = jacobian.T @ jacobian
-        scaled = normal + damping * np.diag(np.diag(normal) + 1e-12)
-        there = at - np.clip(np.linalg.solve(scaled, jacobian.T @ found), -2.0, 2.0)
-        tried = errors(there)
-        if np.square(tried).sum() < np.square(found).sum():
-            at, found, damping = there, tried, damping / 5
-        else:
-            damping *= 5
-    return at
+    def line(self, burst_bytes: float) -> _Line:
+        """Return the line through the series whose relative errors have the least squares.
+
+        Source: D. Marquardt, "An algorithm for least-squares estimation of nonlinear parameters",
+        1963.
+        """
+        slope = np.diff(self.time_ns[-2:])[0] / np.diff(self.size[-2:])[0]
+        # A link is at most so much faster than its largest message says, however noisy times were.
+        least = self.time_ns[-1] / self.size[-1] / _MOST_HIDDEN
+        at = np.log([self.time_ns[0], max(slope, least)])
+        errors, damping, step = self._errors(at, burst_bytes), 1e-2, 1e-4
+        for _ in range(_ROUNDS):
+            slopes = [
+                (self._errors(at + step * one, burst_bytes) - errors) / step for one in np.eye(2)
+            ]
+            jacobian = np.stack(slopes, axis=1)
+            normal = jacobian.T @ jacobian
+            scaled = normal + damping * np.diag(np.diag(normal) + 1e-12)
+            there = at - np.clip(np.linalg.solve(scaled, jacobian.T @ errors), -2.0, 2.0)
+            there[1] = max(there[1], np.log(least))
+            tried = self._errors(there, burst_bytes)
+            gain = errors @ errors - tried @ tried
+            if gain > 0:
+                at, errors, damping = there, tried, damping / 5
+            else:
+                damping *= 5
+            if abs(gain) <= 1e-9 * (errors @ errors):
+                break
+        fixed_ns, byte_ns = np.exp(at).tolist()
+        return _Line(fixed_ns, byte_ns, burst_bytes)
+
+    def misfit(self, line: _Line) -> float:
+        """Return the sum of the squares of a line's errors."""
+        errors = self._errors(np.log(line[:2]), line.burst_bytes)
+        return float(errors @ errors)
+
+    def said(self, line: _Line) -> Floats:
+        """Return what a line says the messages take, nearest to what they took."""
+        least, most = self._between(*line)
+        return np.clip(self.time_ns, least, most)
+
+    def shows(self, line: _Line) -> bool:
+        """Return whether two messages of more than twice the burst are met well."""
+        above = self.size > 2 * line.burst_bytes
+        off = np.abs(self.said(line) / self.time_ns - 1)[above]
+        return len(off) >= 2 and float(off.max()) < _BURST_ERROR
+
+    def _errors(self, logs: Floats, burst_bytes: float) -> Floats:
+        fixed_ns, byte_ns = np.exp(logs).tolist()
+        said = self.said(_Line(fixed_ns, byte_ns, burst_bytes))
+        errors: Floats = np.log(said / self.time_ns) / self.spread
+        return errors
+
+    def _between(
+        self, fixed_ns: float, byte_ns: float, burst_bytes: float
+    ) -> tuple[Floats, Floats]:
+        """Return what messages take while the bucket is full, and once it cannot follow."""
+        least = fixed_ns + np.maximum(self.size - burst_bytes, 0.0) * byte_ns
+        return least, np.maximum(least, self.size * byte_ns / self.turns)
 
 
 def _groups(hosts: Sequence[int]) -> list[list[int]]:

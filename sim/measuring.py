@@ -12,16 +12,21 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ScheduleError
 from ..traces.record.ranks import Ranks
 from .fitting import Level, Measurements
+from .library import build
+from .schedule import Schedule
 
-# Three times a power of two, each 8 times the one before: none is a size that people then ask for.
-SIZES_BYTES = tuple(96 * 8**k for k in range(6))
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+# Each 5 times the one before: 96 bytes to 1.5 MB, and no power of two that people then ask for.
+SIZES_BYTES = tuple(96 * 5**k for k in range(7))
 _REDUCED_BYTES = 1 << 20
 _MOST_PAIRS = 4
 _MOST_TIMES = 50
@@ -67,7 +72,7 @@ def measure_machine(
         _check(int(os.environ["WORLD_SIZE"]))
         return _join_and_measure(effort)
     _check(n_ranks)
-    with Ranks(n_ranks, preload=(__name__,)) as ranks:
+    with Ranks(n_ranks, preload=(__name__, f"{__package__}.execute")) as ranks:
         found: list[Measurements | None] = ranks.run(measure, effort, timeout=timeout)
     return found[0]
 
@@ -116,7 +121,8 @@ def measure(effort: Effort) -> Measurements | None:
 
 def _level(rings: Sequence[Sequence[int]], effort: Effort) -> Level:
     """Measure messages between neighbours in disjoint rings, all at once for the rings' own."""
-    wires = {size: _Wire(rings, size) for size in effort.sizes_bytes}
+    ring_of = _Ring.of_this_rank(rings)
+    wires = {size: _Wire(ring_of, size) for size in effort.sizes_bytes}
     pairs = _spread(rings)
     times = {}
     for size, wire in wires.items():
@@ -150,17 +156,46 @@ def _spread(rings: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
     return [pairs[k] for k in at]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """The ring that this rank is in: an all_gather, which sends and receives and computes nothing.
+
+    Attributes:
+        schedule: What is executed.
+        group: Its process group.
+    """
+
+    schedule: Schedule
+    group: ProcessGroup
+
+    @staticmethod
+    def of_this_rank(rings: Sequence[Sequence[int]]) -> _Ring | None:
+        """Make a group of each ring, and return the one with this rank in it, None for none."""
+        import torch.distributed as dist
+
+        found = None
+        for ring in rings:
+            whole = len(ring) == dist.get_world_size()
+            group = dist.group.WORLD if whole else dist.new_group(list(ring))
+            if dist.get_rank() in ring:
+                assert isinstance(group, dist.ProcessGroup)
+                found = _Ring(build("all_gather", "ring", len(ring)), group)
+        return found
+
+
 class _Wire:
     """Messages of one size at this rank."""
 
-    def __init__(self, rings: Sequence[Sequence[int]], size_bytes: int) -> None:
+    def __init__(self, ring: _Ring | None, size_bytes: int) -> None:
         import torch
         import torch.distributed as dist
 
         self.rank = dist.get_rank()
         self.sent = torch.zeros(size_bytes, dtype=torch.uint8)
         self.received = torch.zeros_like(self.sent)
-        self.ring_of = next((ring for ring in rings if self.rank in ring), None)
+        self.around = ring
+        if ring is not None:
+            self.gathered = self.sent.new_empty(ring.schedule.group_size * size_bytes)
 
     def ping_pong(self, a: int, b: int, times: int) -> float:
         """Return the median nanoseconds of a message from a to b, at a; 0 elsewhere."""
@@ -182,25 +217,22 @@ class _Wire:
         return 0.0
 
     def ring(self, times: int) -> float:
-        """Return the nanoseconds of a message where every rank sends to the next; 0 outside."""
+        """Return the nanoseconds of a step of a ring, which every rank does at once; 0 outside."""
         import torch.distributed as dist
 
+        from .execute import execute
+
         dist.barrier()
-        if self.ring_of is None:
+        if self.around is None:
             return 0.0
-        at = self.ring_of.index(self.rank)
-        before, after = self.ring_of[at - 1], self.ring_of[(at + 1) % len(self.ring_of)]
+        schedule, group = self.around.schedule, self.around.group
+        calls = max(1, times // schedule.n_steps)
         begin = 0
-        for k in range(times + 1):
-            if k == 1:  # the first one takes what a bucket has saved up before
+        for call in range(calls + 1):
+            if call == 1:  # what buckets have saved up is spent in the first one
                 begin = time.perf_counter_ns()
-            arrival = dist.irecv(self.received, before)
-            departure = dist.isend(self.sent, after)
-            assert arrival is not None
-            assert departure is not None
-            arrival.wait()
-            departure.wait()
-        return (time.perf_counter_ns() - begin) / times
+            execute(schedule, self.sent, group=group, output=self.gathered)
+        return (time.perf_counter_ns() - begin) / (calls * schedule.n_steps)
 
 
 def _reduce_Bps() -> float:

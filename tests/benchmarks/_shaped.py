@@ -13,7 +13,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 PREFIX = f"chunkscope-{os.getpid()}"
 NETWORK = "10.77.0"
@@ -27,12 +27,13 @@ def are_possible() -> bool:
 
 
 @contextlib.contextmanager
-def hosts(n: int, rate: str) -> Iterator[list[str]]:
+def hosts(n: int, rate: str, settings: Mapping[str, str] | None = None) -> Iterator[list[str]]:
     """Make the namespaces and links, yield the hosts' names, and remove all of it.
 
     Args:
         n: Number of hosts.
         rate: Rate of each link, each way, as tc writes it.
+        settings: Files below /proc/sys of each host, and what to write there.
     """
     names = [f"{PREFIX}-{rank}" for rank in range(n)]
     switch = f"{PREFIX}-switch"
@@ -49,6 +50,8 @@ def hosts(n: int, rate: str) -> Iterator[list[str]]:
             _do("ip", "-n", switch, "link", "set", port, "master", "bridge", "up")
             _do("ip", "-n", name, "addr", "add", f"{NETWORK}.{rank + 1}/24", "dev", "eth0")
             _do("ip", "-n", name, "link", "set", "eth0", "up")
+            for path, value in (settings or {}).items():
+                _do("ip", "netns", "exec", name, "sh", "-c", f"echo {value} > /proc/sys/{path}")
             for namespace, device in ((switch, port), (name, "eth0")):
                 shape = ("tbf", "rate", rate, "burst", "32kb", "latency", "50ms")
                 _do("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", *shape)

@@ -38,7 +38,12 @@ NUMBERS = HERE.with_suffix(".json")
 PAGE = HERE.parents[2] / "docs" / "accuracy.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 RATE = "100mbit"
-GROUPS = (4, 2, 8)
+# Ranks, and how their TCP grows its window: as the system has it, or as fast as it can.
+GROUPS = ("4", "2", "8", "4-reno")
+RENO = {
+    "net/ipv4/tcp_congestion_control": "reno",
+    "net/ipv4/tcp_slow_start_after_idle": "0",
+}
 SIZES = tuple(1 << k for k in range(16, 25))
 BAR = 0.05
 PAUSE_S = 0.005  # in which a bucket of 32 KB at 100 Mbit/s fills again
@@ -146,10 +151,12 @@ def times_a_round(size_bytes: int) -> int:
     return 4 if size_bytes < 1 << 18 else 2 if size_bytes < 1 << 21 else 1
 
 
-def measure(n: int, rounds: int) -> dict[str, Any]:
+def measure(group: str, rounds: int) -> dict[str, Any]:
     """Fit a group of shaped hosts and run the cases on it."""
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder, hosts(n, RATE) as names:
+    n, _, tcp = group.partition("-")
+    settings = RENO if tcp else None
+    with tempfile.TemporaryDirectory() as folder, hosts(int(n), RATE, settings) as names:
         topology = Path(folder) / "machine.json"
         command = [sys.executable, "-m", "chunkscope", "fit", "-o", str(topology), "--json"]
         fitted = json.loads(run_on(names, command, timeout=170)[0])
@@ -157,7 +164,8 @@ def measure(n: int, rounds: int) -> dict[str, Any]:
         command = [sys.executable, str(HERE), "--worker", str(rounds)]
         taken = json.loads(run_on(names, command, timeout=170)[0])
         return {
-            "ranks": n,
+            "ranks": int(n),
+            "tcp": tcp,
             "rate": RATE,
             "load": [round(load, 2), round(os.getloadavg()[0], 2)],
             "fit": fitted,
@@ -233,7 +241,7 @@ def section(found: dict[str, Any]) -> str:
     burst = link["burst_bytes"]
     saved = f", {burst / 1000:.1f} kB at once after a pause" if burst else ""
     return (
-        f"### {found['ranks']} ranks\n\n"
+        f"### {found['ranks']} ranks{', TCP Reno' if found['tcp'] else ''}\n\n"
         f"Fit: {link['latency_ns'] / 1e3:.0f} µs a message in a ping-pong, "
         f"{link['step_ns'] / 1e3:.0f} µs in a ring; {link['alone_Bps'] / 1e6:.2f} MB/s alone, "
         f"{link['bandwidth_Bps'] / 1e6:.2f} MB/s while all ranks send{saved}. The machine's load "
@@ -289,7 +297,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker", type=int, metavar="ROUNDS", help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help="only write the page")
-    parser.add_argument("--ranks", type=int, nargs="*", default=GROUPS, help="sizes of groups")
+    parser.add_argument("--groups", nargs="*", default=GROUPS, choices=GROUPS)
     parser.add_argument("--rounds", type=int, default=3, help="how often all is measured")
     given = parser.parse_args()
     if given.worker:
@@ -300,8 +308,8 @@ def main() -> None:
         if not are_possible():
             print(f"accuracy: shaped hosts are {MISSING}")
             return
-        for n in given.ranks:
-            kept[str(n)] = measure(n, given.rounds)
+        for group in given.groups:
+            kept[group] = measure(group, given.rounds)
             NUMBERS.write_text(json.dumps(kept) + "\n")
     write_page(kept)
     print(page_of(kept))

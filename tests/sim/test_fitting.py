@@ -73,7 +73,7 @@ def machine(
         (6e4, 2e5, 3e9, 0.8e9, 0),
     ],
 )
-@pytest.mark.parametrize("noise", [0.0, 1.0])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_what_went_in_comes_out(
     latency_ns: float,
     step_ns: float,
@@ -198,7 +198,7 @@ def test_one_rank_has_nobody_to_measure_with() -> None:
 
 @pytest.mark.ranks
 def test_two_real_ranks_are_measured_and_predicted(tmp_path: Path) -> None:
-    effort = Effort(rounds=2, slot_s=0.005, sizes_bytes=SIZES_BYTES[::2])
+    effort = Effort(rounds=2, slot_s=0.005, sizes_bytes=SIZES_BYTES[1::2])
     measured = measure_machine(2, effort, timeout=60)
 
     assert measured is not None
@@ -224,7 +224,7 @@ def test_fit_writes_a_file_and_sim_takes_it(
 
     said = CliRunner().invoke(main, ["fit", "-n", "2"])
     assert said.exit_code == 0, said.output
-    assert "28 KiB at once after a pause" in said.output or "27." in said.output
+    assert "27.2 KiB at once after a pause" in said.output
     assert "Wrote machine.json" in said.output
     found = json.loads(CliRunner().invoke(main, ["fit", "-n", "2", "--json"]).output)
     assert found["output"] == "machine.json"
