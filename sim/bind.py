@@ -11,7 +11,7 @@ gather, scatter count all ranks' blocks; all_to_all and send_recv count what one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, NoReturn
@@ -95,6 +95,18 @@ class BoundSchedule:
     def size_bytes(self) -> int:
         """Bytes of the whole data: nccl-tests' S."""
         return self.count * self.itemsize
+
+    def with_count(self, count: int) -> BoundSchedule:
+        """Return the schedule with another number of elements; which chunk goes where is the same.
+
+        Raises:
+            ScheduleError: As in `bind`.
+        """
+        _check_size(count, self.dtype)
+        elements = _chunk_elements(self.schedule, count, None)
+        bound = replace(self, count=count, chunk_elements=elements)
+        _check_room(bound)
+        return bound
 
     @cached_property
     def row_chunk(self) -> Ints:
@@ -204,28 +216,32 @@ def bind(
         >>> bind(build("all_reduce", "ring", 4), 10, "float32").chunk_elements.tolist()
         [3, 3, 2, 2]
     """
-    if dtype not in DTYPES:
-        raise ScheduleError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
-    if count < 0:
-        raise ScheduleError(f"count is {count}, expected 0 or more elements")
-    itemsize = DTYPES[dtype]
-    if count * itemsize > _MOST_BYTES:
-        raise ScheduleError(
-            f"count is {count}: that is {count * itemsize} bytes of {dtype}, expected at most "
-            f"{_MOST_BYTES}, up to which the step model counts exactly"
-        )
+    _check_size(count, dtype)
     moved = moves(schedule)
     bound = BoundSchedule(
         schedule=schedule,
         count=count,
         dtype=dtype,
-        itemsize=itemsize,
+        itemsize=DTYPES[dtype],
         chunk_elements=_chunk_elements(schedule, count, splits),
         move_chunk=_carried_chunks(schedule, moved),
         moves=moved,
     )
     _check_room(bound)
     return bound
+
+
+def _check_size(count: int, dtype: str) -> None:
+    if dtype not in DTYPES:
+        raise ScheduleError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    if count < 0:
+        raise ScheduleError(f"count is {count}, expected 0 or more elements")
+    size_bytes = count * DTYPES[dtype]
+    if size_bytes > _MOST_BYTES:
+        raise ScheduleError(
+            f"count is {count}: that is {size_bytes} bytes of {dtype}, expected at most "
+            f"{_MOST_BYTES}, up to which the step model counts exactly"
+        )
 
 
 def _chunk_elements(schedule: Schedule, count: int, splits: Splits | None) -> Ints:

@@ -201,6 +201,8 @@ def _far_apart(replay: Replay, gives: npt.NDArray[np.bool_]) -> list[int]:
     return [ranks[0], end, *(rank for rank in ranks if rank in late)]
 
 
+# A sweep over sizes asks the same of the same frozen graph again and again.
+@lru_cache(maxsize=2 * _ALL_PAIRS)
 def _distances(graph: nx.DiGraph, node: str) -> dict[str, float]:
     found: dict[str, float] = nx.single_source_dijkstra_path_length(
         graph, node, weight="latency_ns"

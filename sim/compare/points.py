@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import nan
 
 from ...errors import ScheduleError, TopologyError
-from ..bind import bind
+from ..bind import BoundSchedule, bind
 from ..compiled import expecting
 from ..cost import Bounds
 from ..replay import simulate
@@ -85,18 +85,14 @@ class Answer:
 
 def answer_of(piece: Piece) -> Answer:
     """Return the times of a piece, computed here and now; what goes wrong becomes a reason."""
-    schedule: Schedule | None = None
+    bound: BoundSchedule | None = None
     times: list[float] = []
     reasons: dict[int, str] = {}
     bounds: list[Bounds] = []
     for size in piece.sizes:
         try:
-            # A plan for one size alone has its chunks' elements.
-            if schedule is None or schedule.chunk_elements is not None:
-                schedule = _schedule(piece.plan, size, piece.most_transfers)
-            count = replace(piece.plan.spec, size_bytes=size).count()
-            with expecting(len(schedule) * piece.points):
-                bound = bind(schedule, count, piece.plan.spec.dtype)
+            bound = _bound(piece, size, bound)
+            with expecting(len(bound.schedule) * piece.points):
                 replay = simulate(bound, piece.topology, piece.plan.spec.model)
         except (ScheduleError, TopologyError) as error:
             reasons[size] = str(error)
@@ -105,8 +101,21 @@ def answer_of(piece: Piece) -> Answer:
         times.append(replay.exact_duration_ns)
         if piece.bounds:
             bounds.append(replay.bounds)
-    n_transfers, helpers = (0, ()) if schedule is None else (len(schedule), schedule.helpers)
-    return Answer(tuple(times), reasons, n_transfers, bool(helpers), tuple(bounds))
+    if bound is None:
+        return Answer(tuple(times), reasons)
+    helped = bool(bound.schedule.helpers)
+    return Answer(tuple(times), reasons, len(bound.schedule), helped, tuple(bounds))
+
+
+def _bound(piece: Piece, size_bytes: int, before: BoundSchedule | None) -> BoundSchedule:
+    """Return the plan of a piece at a size, from that at the size before where it can be."""
+    spec = replace(piece.plan.spec, size_bytes=size_bytes)
+    # A plan for one size alone has its chunks' elements.
+    if before is not None and before.schedule.chunk_elements is None:
+        return before.with_count(spec.count())
+    schedule = _schedule(piece.plan, size_bytes, piece.most_transfers)
+    with expecting(len(schedule) * piece.points):
+        return bind(schedule, spec.count(), spec.dtype)
 
 
 def _schedule(plan: Plan, size_bytes: int, most_transfers: int) -> Schedule:
