@@ -10,6 +10,7 @@ a path (two links on a star), B the rate of a link.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import networkx as nx
