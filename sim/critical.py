@@ -141,7 +141,7 @@ class _Walk:
         kind, row = node.kind, node.number
         if kind == _WRITTEN:
             end = float(times.written[row])
-            parts["write_ns"] = float(p.write_ns[row]) if len(p.write_ns) else 0.0
+            parts["write_ns"] = self._write_ns(row)
             m = int(p.message[row])
             cause = self._why_written(row)
             if cause.node != (_ARRIVED, m):
@@ -182,11 +182,17 @@ class _Walk:
             shared = 0.0
         return {"latency_ns": latency, "bytes_ns": flowing - shared, "shared_ns": shared}
 
+    def _write_ns(self, row: int) -> float:
+        return float(self.program.write_ns[row]) if len(self.program.write_ns) else 0.0
+
     def _why_written(self, row: int) -> _Cause:
         """Return what let a row be written: its arrival, or what used its slots before."""
         p, times = self.program, self.times
         m = int(p.message[row])
-        cause = _Cause(float(times.arrived[m]), Wait.DATA, _Node(_ARRIVED, m))
+        arrived = float(times.arrived[m])
+        cause = _Cause(arrived, Wait.DATA, _Node(_ARRIVED, m))
+        if arrived + self._write_ns(row) == times.written[row]:
+            return cause
         for key in range(p.dst_key[row], p.dst_key[row] + p.n_slots[row]):
             writes = self.writes.of_group(key)
             at = _count_up_to(writes, row - 1)
@@ -211,7 +217,7 @@ class _Walk:
         """Return what let a message start: its data, a step, a row before it, or its rank."""
         p, times = self.program, self.times
         cause = _AT_ONCE
-        for row in self.rows.of_group(m).tolist():
+        for row in self._rows(m):
             for key in range(p.src_key[row], p.src_key[row] + p.n_slots[row]):
                 writes = self.writes.of_group(key)
                 at = _count_up_to(p.step[writes], int(p.step[row]) - 1)
@@ -221,6 +227,8 @@ class _Walk:
                     cause = max(
                         cause, _Cause(written, Wait.DATA, _Node(_WRITTEN, before)), key=_time
                     )
+        if cause.node is not None and cause.time_ns == times.start[m]:
+            return cause
         others = [*self._steps_before(m), *self._after(m), *self._notice(m), *self._ports(m)]
         cause = max([cause, *others], key=_time)
         if len(p.ready_ns) and p.ready_ns[m] > cause.time_ns:
@@ -281,7 +289,7 @@ class _Walk:
     def _after(self, m: int) -> Iterator[_Cause]:
         """Yield the rows after which a message goes by the plan."""
         p, times = self.program, self.times
-        for row in self.rows.of_group(m).tolist():
+        for row in self._rows(m):
             later = p.after[:, 0]
             for pair in range(_count_up_to(later, row - 1), _count_up_to(later, row)):
                 earlier = int(p.after[pair, 1])
@@ -291,9 +299,16 @@ class _Walk:
                     done, node = times.arrived, _Node(_ARRIVED, int(p.message[earlier]))
                 yield _Cause(float(done[node.number]), Wait.AFTER, node)
 
+    def _rows(self, m: int) -> list[int]:
+        """Return the rows of a message."""
+        first_row = self.program.first_row
+        if len(first_row) == len(self.program.step):
+            return [int(first_row[m])]
+        rows: list[int] = self._by_message.of_group(m).tolist()
+        return rows
+
     @cached_property
-    def rows(self) -> _Groups:
-        """Rows of each message."""
+    def _by_message(self) -> _Groups:
         p = self.program
         return _Groups.of(p.message, len(p.first_row))
 
