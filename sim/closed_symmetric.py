@@ -54,12 +54,14 @@ def ring_segmented(n: int, size: float, segments: int = 2, window: int = 2) -> T
 
 
 @closed("all_reduce", "ring_bidirectional", "ring_channels")
-def ring_channels(n: int, size: float, channels: int = 2) -> Terms:
+def ring_channels(
+    n: int, size: float, channels: int = 2, rings: Sequence[Sequence[int]] | None = None
+) -> Terms:
     """Return 2(n-1)(α + S/(nkB)) + (n-1)γS/(nk) for k rings with links of their own.
 
     Source: P. Patarasuk and X. Yuan, 2009, for each ring.
     """
-    return ring_all_reduce(n, size / channels)
+    return ring_all_reduce(n, size / (channels if rings is None else len(rings)))
 
 
 # Trees

@@ -8,7 +8,7 @@ from math import gcd
 import numpy as np
 
 from ...errors import ScheduleError
-from ..schedule import Schedule
+from ..schedule import Ints, Schedule
 from .parts import Rows, joined, one_after_the_other, rows
 from .registry import Phase, algorithm
 
@@ -37,38 +37,36 @@ def _positive(name: str, algorithm: str, value: int) -> None:
         raise ScheduleError(f"all_reduce {algorithm}: {name} is {value}, expected 1 or more")
 
 
-def _around(group_size: int, strides: Sequence[int], first: int, *, reduce: bool) -> Rows:
+def _around(orders: Sequence[Ints], first: int, *, reduce: bool) -> Rows:
     """Return one turn, without its last hop, of a ring a channel.
 
-    On channel c rank r sends to r + strides[c]; chunk k has the slots from k * channels on.
+    On channel c each rank sends to the next of orders[c]; chunk k has the slots from k * channels
+    on.
 
     Args:
-        group_size: Number of ranks.
-        strides: Ranks between neighbours on each ring.
+        orders: Ranks in the order of each ring, (ranks,) each.
         first: Whose chunk each rank sends first: that of so many ring neighbours on.
         reduce: Whether the receiver adds.
     """
-    turn, rank = np.arange(group_size - 1)[:, None], np.arange(group_size)
-    return joined(
-        [
-            rows(
-                turn,
-                rank,
-                (rank + stride) % group_size,
-                (rank + stride * (first - turn)) % group_size * len(strides) + channel,
-                reduce=reduce,
-                channel=channel,
-            )
-            for channel, stride in enumerate(strides)
-        ]
-    )
+    n = len(orders[0])
+    turn, rank = np.arange(n - 1)[:, None], np.arange(n)
+    parts = []
+    for channel, order in enumerate(orders):
+        at = np.argsort(order)
+        slot = order[(at + first - turn) % n] * len(orders) + channel
+        dst = order[(at + 1) % n]
+        parts.append(rows(turn, rank, dst, slot, reduce=reduce, channel=channel))
+    return joined(parts)
 
 
-def _all_reduce(group_size: int, name: str, strides: Sequence[int]) -> Schedule:
-    slots = range(group_size * len(strides))
-    reduces = _around(group_size, strides, -1, reduce=True)
-    copies = _around(group_size, strides, 0, reduce=False)
-    both = one_after_the_other(reduces, copies)
+def _strided(group_size: int, stride: int) -> Ints:
+    """Return the ring in which rank r is followed by r + stride."""
+    return np.arange(group_size) * stride % group_size
+
+
+def _all_reduce(group_size: int, name: str, orders: Sequence[Ints]) -> Schedule:
+    slots = range(group_size * len(orders))
+    both = one_after_the_other(_around(orders, -1, reduce=True), _around(orders, 0, reduce=False))
     return Schedule.of("all_reduce", name, group_size, both, input=slots, output=slots)
 
 
@@ -110,8 +108,8 @@ def all_reduce_ring_segmented(group_size: int, segments: int = 2, window: int = 
 
     slots = range(group_size * segments)
     both = one_after_the_other(
-        cut(_around(group_size, [1], -1, reduce=True)),
-        cut(_around(group_size, [1], 0, reduce=False)),
+        cut(_around([np.arange(group_size)], -1, reduce=True)),
+        cut(_around([np.arange(group_size)], 0, reduce=False)),
     )
     return Schedule.of(
         "all_reduce", "ring_segmented", group_size, both, input=slots, output=slots, window=window
@@ -141,7 +139,8 @@ def all_reduce_ring_bidirectional(group_size: int) -> Schedule:
         >>> all_reduce_ring_bidirectional(4).channels
         2
     """
-    return _all_reduce(group_size, "ring_bidirectional", [1, -1])
+    orders = [_strided(group_size, direction) for direction in (1, -1)]
+    return _all_reduce(group_size, "ring_bidirectional", orders)
 
 
 def disjoint_strides(group_size: int, channels: int) -> list[int]:
@@ -159,7 +158,9 @@ def disjoint_strides(group_size: int, channels: int) -> list[int]:
 
 
 @algorithm("all_reduce", "ring_channels", phases=_phases)
-def all_reduce_ring_channels(group_size: int, channels: int = 2) -> Schedule:
+def all_reduce_ring_channels(
+    group_size: int, channels: int = 2, rings: Sequence[Sequence[int]] | None = None
+) -> Schedule:
     """Return several rings at once, each with a part of every chunk and with links of its own.
 
     On channel c rank r sends to r + d, where d is the c-th number that has no divisor in common
@@ -168,11 +169,14 @@ def all_reduce_ring_channels(group_size: int, channels: int = 2) -> Schedule:
         channel 0   0 -> 1 -> 2 -> 3 -> 4 -> 0
         channel 1   0 -> 2 -> 4 -> 1 -> 3 -> 0
 
+    On a network where not all ranks are linked, `disjoint_rings` finds rings along its links.
+
     Cost 2(n - 1)(α + S/(nkB)) for k channels where all links exist and are alike.
 
     Args:
         group_size: Number of ranks, 1 or more.
         channels: Number of rings.
+        rings: The rings themselves, a channel each, as the order of all ranks.
 
     Source: NCCL 2.30, src/graph/rings.cc (a ring a channel); the strides are our choice.
 
@@ -181,5 +185,14 @@ def all_reduce_ring_channels(group_size: int, channels: int = 2) -> Schedule:
         [1, 2]
     """
     _positive("channels", "ring_channels", channels)
-    strides = disjoint_strides(group_size, channels)
-    return _all_reduce(group_size, "ring_channels", strides)
+    if rings is None:
+        orders = [_strided(group_size, each) for each in disjoint_strides(group_size, channels)]
+    else:
+        orders = [np.array(ring, np.int64) for ring in rings]
+        for channel, order in enumerate(orders):
+            if sorted(order.tolist()) != list(range(group_size)):
+                raise ScheduleError(
+                    f"all_reduce ring_channels: ring {channel} is {list(rings[channel])}, expected "
+                    f"each rank from 0 to {group_size - 1} once"
+                )
+    return _all_reduce(group_size, "ring_channels", orders)
