@@ -1,4 +1,4 @@
-"""Fitting a machine: what went into measurements comes out of them, and into a file that sim takes."""
+"""Fitting a machine: what went in comes out of it, and into a file that sim takes."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_two_real_ranks_are_measured_and_predicted(tmp_path: Path) -> None:
 
     assert measured is not None
     assert measured.hosts == (0, 0)
-    assert measured.level.one_way_ns.shape == measured.level.ring_ns.shape[:1] + (2,)
+    assert measured.level.one_way_ns.shape == (*measured.level.ring_ns.shape[:1], 2)
     found = fit(measured)
     assert 1e3 < found.link.latency_ns < 1e9
     assert 1e6 < found.link.bandwidth_Bps <= found.link.alone_Bps < 1e12
