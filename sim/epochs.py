@@ -53,6 +53,7 @@ class Epochs:
         path_starts: Where each begins in `path_links`, (epochs * paths + 1,).
         path_links: Links of all paths, those of epoch e counted from e * links on.
         link_rate: Bytes a nanosecond, (epochs * links,).
+        link_latency_ns: Latency of each link, the same in all epochs, (links,).
         cuts: Paths that there are not for some time.
         routes, ends: The routes as built, and the places of each path, (2, paths).
     """
@@ -63,6 +64,7 @@ class Epochs:
     path_starts: Ints
     path_links: Ints
     link_rate: Floats
+    link_latency_ns: Floats
     cuts: tuple[Cut, ...]
     routes: Routes
     ends: Ints
@@ -71,6 +73,10 @@ class Epochs:
     def n_epochs(self) -> int:
         """Number of epochs."""
         return len(self.change_ns) + 1
+
+    def latency_of(self, paths: Paths) -> Floats:
+        """Return the latency of other paths, (paths,)."""
+        return _measured(paths.starts, paths.links, self.link_rate, self.link_latency_ns)[0]
 
     def check(self, pair: Ints, start_ns: Floats, arrived_ns: Floats) -> None:
         """Raise an error where a message is under way between two places that are cut off.
@@ -97,7 +103,6 @@ class Epochs:
 
 def epochs_of(
     topology: Topology,
-    helpers: Sequence[str],
     routes: Routes,
     paths: Paths,
     ends: Ints,
@@ -108,7 +113,6 @@ def epochs_of(
 
     Args:
         topology: The network as built.
-        helpers: Names of the schedule's helpers.
         routes: Its routes.
         paths: The paths of all messages as built.
         ends: Places that each path leads from and to, (2, paths).
@@ -120,7 +124,7 @@ def epochs_of(
     """
     if not model.changes and model.duplex == "full" and (slow == 1).all():
         as_built = paths.latency_ns, paths.rate, paths.starts, paths.links, routes.links.rate
-        return Epochs(np.zeros(0), *as_built, (), routes, ends)
+        return Epochs(np.zeros(0), *as_built, routes.links.latency_ns, (), routes, ends)
     slower = _slower(topology, slow)
     rate, latency = routes.links.rate / slower, routes.links.latency_ns * slower
     times, rates = _rates_over_time(topology, rate, model.changes)
@@ -130,7 +134,7 @@ def epochs_of(
         starts, links = paths.starts, paths.links
         failed = now == 0
         if failed.any():
-            starts, links, lost = _rerouted(topology, helpers, paths, ends, failed)
+            starts, links, lost = _rerouted(topology, routes, paths, ends, failed)
             if lost.any():
                 cuts.append(Cut(begin_ns, end_ns, lost, _names(routes.links, failed)))
                 now = np.where(failed, rate, now)
@@ -147,6 +151,7 @@ def epochs_of(
         path_starts=np.concatenate([[0], *begins]).astype(np.int64),
         path_links=np.concatenate([e * len(rate) + each for e, each in enumerate(path_links)]),
         link_rate=np.concatenate(link_rate),
+        link_latency_ns=latency,
         cuts=tuple(cuts),
         routes=routes,
         ends=ends,
@@ -216,7 +221,7 @@ def _new_rate(change: Change, built: Floats) -> Floats | float:
 
 
 def _rerouted(
-    topology: Topology, helpers: Sequence[str], paths: Paths, ends: Ints, failed: Bools
+    topology: Topology, routes: Routes, paths: Paths, ends: Ints, failed: Bools
 ) -> tuple[Ints, Ints, Bools]:
     """Return where each path begins, the links of all, and whether each is lost.
 
@@ -231,7 +236,7 @@ def _rerouted(
     # What is left keeps its order, so that counting tells which link is which.
     left = np.flatnonzero(~failed)
     rest = replace(topology, network=topology.network.without_links(np.flatnonzero(failed)))
-    new = Routes(rest, helpers).paths(*ends[:, broken], lost_ok=True)
+    new = Routes(rest, routes.helpers).paths(*ends[:, broken], lost_ok=True)
     lost[broken] = np.isinf(new.rate[new.pair])
     which = np.arange(n)
     which[broken] = np.where(lost[broken], which[broken], n + new.pair)

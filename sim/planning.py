@@ -6,6 +6,7 @@ work.times(sharing=True)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isinf
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..errors import ScheduleError, TopologyError
 from .bind import BoundSchedule
 from .costs import Costs
 from .engine import Floats, Ints, Work
-from .epochs import epochs_of, slow_places
+from .epochs import Epochs, epochs_of, slow_places
 from .jitter import draws
 from .model import Model
 from .order import Policy
@@ -26,6 +27,57 @@ from .topology import Topology
 
 # A dense number for each key, up to so many for each access; beyond, keys are numbered anew.
 _SPARSE = 8
+_NOTHING = np.zeros(0)
+_NOWHERE = np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Messages:
+    """The messages of a schedule, where they go and what they cost.
+
+    Attributes:
+        bound: The schedule with its sizes.
+        src, dst, channel: Of each message, (messages,).
+        routes: The routes as built.
+        paths: Their paths as built.
+        ends: Places of each path, (2, paths).
+        costs: What messages cost.
+        slow: How many times longer all takes at each place, (places,).
+    """
+
+    bound: BoundSchedule
+    src: Ints
+    dst: Ints
+    channel: Ints
+    routes: Routes
+    paths: Paths
+    ends: Ints
+    costs: Costs
+    slow: Floats
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.bound.schedule
+
+    @property
+    def fixed_ns(self) -> Floats:
+        """Fixed cost of a message on each path, (paths,)."""
+        a, b = self.ends
+        slower = np.maximum(self.slow[a], self.slow[b])
+        return np.where(a == b, 0.0, self.costs.message_ns * slower)
+
+    @staticmethod
+    def of(bound: BoundSchedule, topology: Topology, model: Model) -> _Messages:
+        schedule = bound.schedule
+        first_row = schedule.messages.first_row
+        src, dst = schedule.src[first_row], schedule.dst[first_row]
+        routes = Routes(topology, schedule.helpers)
+        paths = routes.paths(src, dst)
+        ends = np.zeros((2, len(paths.rate)), np.int64)
+        ends[:, paths.pair] = src, dst
+        slow = slow_places(model.slow, schedule.group_size, schedule.n_places)
+        channel = schedule.channel[first_row]
+        return _Messages(bound, src, dst, channel, routes, paths, ends, model.costs(topology), slow)
 
 
 def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
@@ -42,54 +94,44 @@ def plan(bound: BoundSchedule, topology: Topology, model: Model) -> Work:
             f"the topology {topology.name!r} has {topology.n_ranks} ranks, "
             f"the schedule {schedule.group_size}: make both the same"
         )
-    first_row = schedule.messages.first_row
-    src, dst = schedule.src[first_row], schedule.dst[first_row]
-    routes = Routes(topology, schedule.helpers)
-    paths = routes.paths(src, dst)
-    ends = np.zeros((2, len(paths.rate)), np.int64)
-    ends[:, paths.pair] = src, dst
-    costs, slow = (
-        model.costs(topology),
-        slow_places(model.slow, schedule.group_size, schedule.n_places),
-    )
-    epochs = epochs_of(topology, schedule.helpers, routes, paths, ends, slow, model)
-    fixed_ns = costs.message_ns * np.where(ends[0] == ends[1], 0.0, slow[ends].max(axis=0))
-    paths = paths._replace(
-        latency_ns=epochs.latency_ns[: len(fixed_ns)] + fixed_ns,
-        rate=epochs.rate[: len(fixed_ns)],
-    )
+    sent = _Messages.of(bound, topology, model)
+    routes, fixed_ns = sent.routes, sent.fixed_ns
+    epochs = epochs_of(topology, routes, sent.paths, sent.ends, sent.slow, model)
+    latency_ns = epochs.latency_ns + np.tile(fixed_ns, epochs.n_epochs)
+    n = len(fixed_ns)
+    paths = sent.paths._replace(latency_ns=latency_ns[:n], rate=epochs.rate[:n])
     parts = _parts(bound, model.segment_bytes)
-    size = bound.message_bytes + parts * float(costs.header_bytes)
-    size[src == dst] = 0.0
-    notice = _notice_ns(bound, costs, routes, paths, ends)
-    ready, late = _delays(schedule, model, src, dst, notice)
+    size = bound.message_bytes + parts * float(sent.costs.header_bytes)
+    size[sent.src == sent.dst] = 0.0
+    notice = _notice_ns(sent, epochs)
+    ready, late = _delays(sent, model, notice)
     program = Program(
         step=schedule.step,
         message=schedule.messages.of_row,
-        first_row=first_row,
+        first_row=schedule.messages.first_row,
         **_keys(schedule),
-        **_lanes(schedule, model.policy, src, dst, notified=bool(len(notice))),
+        **_lanes(sent, model.policy, notified=bool(len(notice))),
         window=schedule.window if model.policy == "dataflow" else 1,
         is_lockstep=model.policy == "lockstep",
         after=schedule.after,
         after_written=schedule.dst[schedule.after[:, 1]] == schedule.src[schedule.after[:, 0]],
         ready_ns=ready,
         late_ns=late,
-        write_ns=_write_ns(bound, costs, slow),
+        write_ns=_write_ns(sent),
         pair=paths.pair,
-        latency_ns=epochs.latency_ns + np.tile(fixed_ns, epochs.n_epochs),
+        latency_ns=latency_ns,
         rate=epochs.rate,
         path_starts=epochs.path_starts,
         path_links=epochs.path_links,
         link_rate=epochs.link_rate,
         size_bytes=size,
-        burst_bytes=float(costs.burst_bytes),
+        burst_bytes=float(sent.costs.burst_bytes),
+        extra_ns=_extra_ns(sent, model, paths, size, parts),
         notice_ns=notice,
-        extra_ns=_extra_ns(schedule, model, paths, ends, size, parts, fixed_ns),
         change_ns=epochs.change_ns,
         ports=model.ports or 0,
-        src_place=src if model.ports else src[:0],
-        dst_place=dst if model.ports else dst[:0],
+        src_place=sent.src if model.ports else _NOWHERE,
+        dst_place=sent.dst if model.ports else _NOWHERE,
     )
     return Work(schedule, model.policy, program, paths, routes.links, epochs)
 
@@ -102,30 +144,22 @@ def _parts(bound: BoundSchedule, segment_bytes: int | None) -> Ints | int:
 
 
 def _extra_ns(
-    schedule: Schedule,
-    model: Model,
-    paths: Paths,
-    ends: Ints,
-    size_bytes: Floats,
-    parts: Ints | int,
-    fixed_ns: Floats,
+    sent: _Messages, model: Model, paths: Paths, size_bytes: Floats, parts: Ints | int
 ) -> Floats:
     """Return what each message takes before its bytes flow, beside its latency; empty for nothing.
 
     These are the fixed costs of all segments but the first, and jitter.
     """
-    pair = paths.pair
-    extra = np.zeros(0)
-    if isinstance(parts, np.ndarray) and fixed_ns.any():
-        extra = (parts - 1) * fixed_ns[pair]
-    if model.jitter:
-        alone = paths.latency_ns[pair] + size_bytes / paths.rate[pair]
-        if len(extra):
-            alone += extra
-        channel = schedule.channel[schedule.messages.first_row]
-        alone *= model.jitter * draws(model.seed, pair, ends, channel)
-        extra = extra + alone if len(extra) else alone
-    return extra
+    pair, fixed_ns = paths.pair, sent.fixed_ns
+    extra = (parts - 1) * fixed_ns[pair] if model.segment_bytes and fixed_ns.any() else _NOTHING
+    if not model.jitter:
+        return extra
+    longer = paths.latency_ns[pair] + size_bytes / paths.rate[pair]
+    if len(extra):
+        longer += extra
+    longer *= draws(model.seed, pair, sent.ends, sent.channel)
+    longer *= model.jitter
+    return longer + extra if len(extra) else longer
 
 
 def _keys(schedule: Schedule) -> dict[str, Any]:
@@ -161,72 +195,77 @@ def _all(keys: Ints, schedule: Schedule) -> Ints:
     return np.repeat(keys - first, n_slots) + np.arange(int(n_slots.sum()))
 
 
-def _lanes(
-    schedule: Schedule, policy: Policy, src: Ints, dst: Ints, *, notified: bool
-) -> dict[str, Any]:
+def _lanes(sent: _Messages, policy: Policy, *, notified: bool) -> dict[str, Any]:
     """Return the lanes of each message, whose steps or whose notices it must wait for."""
-    none = np.zeros(0, np.int32)
     if policy == "lockstep":
-        all_in_one = np.zeros(len(src), np.int32)
-        notices = all_in_one if notified else none
-        return {"src_lane": all_in_one, "dst_lane": none, "notice_lane": notices, "n_lanes": 1}
+        only = np.zeros(len(sent.src), np.int32)
+        notices = only if notified else _NOWHERE
+        return {"src_lane": only, "dst_lane": _NOWHERE, "notice_lane": notices, "n_lanes": 1}
+    n_places = sent.schedule.n_places
+    n_lanes = n_places * sent.schedule.channels
+    at_src, at_dst = (
+        _numbered(n_lanes, sent.channel, (n_places, place)) for place in (sent.src, sent.dst)
+    )
     return {
-        "src_lane": _lane(schedule, src),
-        "dst_lane": _lane(schedule, dst) if policy == "rank_step" else none,
-        "notice_lane": _lane(schedule, dst) if notified else none,
-        "n_lanes": schedule.n_places * schedule.channels,
+        "src_lane": at_src,
+        "dst_lane": at_dst if policy == "rank_step" else _NOWHERE,
+        "notice_lane": at_dst if notified else _NOWHERE,
+        "n_lanes": n_lanes,
     }
 
 
-def _lane(schedule: Schedule, place: Ints) -> Ints:
-    """Return the lane of each message at one of its ends."""
-    channel = schedule.channel[schedule.messages.first_row]
-    n_lanes: int = schedule.channels * schedule.n_places
-    lane: Ints = _numbered(n_lanes, channel, (schedule.n_places, place))
-    return lane
+def _notice_ns(sent: _Messages, epochs: Epochs) -> Floats:
+    """Return how long the notice takes that each message waits for, -inf for none.
 
-
-def _notice_ns(
-    bound: BoundSchedule, costs: Costs, routes: Routes, paths: Paths, ends: Ints
-) -> Floats:
-    """Return how long the notice takes that each message waits for, -inf for none."""
-    if isinf(costs.rendezvous_bytes):
-        return np.zeros(0)
-    back = routes.paths(ends[1], ends[0])
-    notice = np.where(ends[0] == ends[1], -np.inf, back.latency_ns[back.pair])[paths.pair]
-    notice[bound.message_bytes < costs.rendezvous_bytes] = -np.inf
+    Empty where no message waits for any.
+    """
+    least_bytes = sent.costs.rendezvous_bytes
+    if isinf(least_bytes):
+        return _NOTHING
+    src, dst = sent.ends
+    back = sent.routes.paths(dst, src, lost_ok=True)
+    lost = np.isinf(back.rate[back.pair]) & (src != dst)
+    notice = np.where(src == dst, -np.inf, epochs.latency_of(back)[back.pair])[sent.paths.pair]
+    notice[sent.bound.message_bytes < least_bytes] = -np.inf
+    waits_forever = lost[sent.paths.pair] & (notice >= 0)
+    if waits_forever.any():
+        m = int(np.argmax(waits_forever))
+        a, b = (sent.routes.label(int(place[m])) for place in (sent.dst, sent.src))
+        raise TopologyError(
+            f"no path from {a} back to {b}, which a rendezvous needs for its notice: "
+            "add a link, or set rendezvous_bytes to infinity"
+        )
     return notice
 
 
-def _write_ns(bound: BoundSchedule, costs: Costs, slow: Floats) -> Floats:
+def _write_ns(sent: _Messages) -> Floats:
     """Return what writing each row costs, (rows,); empty for nothing."""
-    schedule = bound.schedule
-    if isinf(costs.reduce_Bps):
-        return np.zeros(0)
+    schedule, reduce_Bps = sent.schedule, sent.costs.reduce_Bps
+    if isinf(reduce_Bps):
+        return _NOTHING
     works = schedule.reduce | (schedule.src == schedule.dst)
-    row_ns = bound.row_bytes * (1e9 / costs.reduce_Bps) * slow[schedule.dst]
+    row_ns = sent.bound.row_bytes * (1e9 / reduce_Bps) * sent.slow[schedule.dst]
     return np.where(works, row_ns, 0.0)
 
 
-def _delays(
-    schedule: Schedule, model: Model, src: Ints, dst: Ints, notice_ns: Floats
-) -> tuple[Floats, Floats]:
+def _delays(sent: _Messages, model: Model, notice_ns: Floats) -> tuple[Floats, Floats]:
     """Return the earliest start of messages and write of rows: nobody acts before they are there.
 
     Both are empty where nobody is late.
     """
     if not model.delay_ns:
-        return np.zeros(0), np.zeros(0)
-    delay = np.zeros(schedule.n_places)
+        return _NOTHING, _NOTHING
+    n_ranks = sent.schedule.group_size
+    delay = np.zeros(sent.schedule.n_places)
     for rank, late in model.delay_ns.items():
-        if not 0 <= rank < schedule.group_size:
-            raise ScheduleError(f"delay of rank {rank}, expected 0 to {schedule.group_size - 1}")
+        if not 0 <= rank < n_ranks:
+            raise ScheduleError(f"delay of rank {rank}, expected 0 to {n_ranks - 1}")
         delay[rank] = late
     if model.policy == "lockstep":
         delay[:] = delay.max()
-    ready = delay[src]
+    ready = delay[sent.src]
     if model.policy == "rank_step":
-        ready = np.maximum(ready, delay[dst])
+        ready = np.maximum(ready, delay[sent.dst])
     if len(notice_ns):
-        ready = np.maximum(ready, delay[dst] + notice_ns)
-    return ready, delay[schedule.dst]
+        ready = np.maximum(ready, delay[sent.dst] + notice_ns)
+    return ready, delay[sent.schedule.dst]

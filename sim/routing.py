@@ -91,6 +91,7 @@ class Routes:
                     f"helper {helper!r} of the schedule is no node of {topology}; take a topology "
                     "with such a node, as star has one named 'switch'"
                 )
+        self.helpers = tuple(helpers)
         self._n_ranks = topology.n_ranks
         self._node = np.array([index[name] for name in (*topology.ranks, *helpers)], np.int64)
         self._ways = ways_of(

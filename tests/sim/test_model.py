@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -100,6 +101,17 @@ def test_a_late_receivers_notice_is_late() -> None:
     late = run([send(0, 0, 1)], 2, rendezvous_bytes=0, delay_ns={1: 500})
     assert arrivals(late) == [3500]
     assert late.t_start_ns.tolist() == [1500]
+
+
+def test_a_notice_takes_the_way_back() -> None:
+    graph = nx.DiGraph()
+    graph.add_edge("r0", "r1", bandwidth_Bps=1e9, latency_ns=1000)
+    with pytest.raises(TopologyError, match=r"no path from rank 1 \(r1\) back to rank 0 \(r0\)"):
+        run([send(0, 0, 1)], 2, Topology.of(graph), rendezvous_bytes=0)
+    graph.add_edge("r1", "r0", bandwidth_Bps=1e9, latency_ns=4000)
+    assert arrivals(run([send(0, 0, 1)], 2, Topology.of(graph), rendezvous_bytes=0)) == [6000]
+    slow = run([send(0, 0, 1)], 2, Topology.of(graph), rendezvous_bytes=0, slow={1: 2})
+    assert arrivals(slow) == [2 * 6000]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
