@@ -86,9 +86,12 @@ class Cells:
         few = [place.n_elements for place in story.places if place.rank is not None]
         values = all(p.values is not None for p in self._contents() if p.who is None or p.who)
         known = all(k is None or k <= MOST_NUMBERS for k in few) and any(k for k in few)
-        self.numbers = known and values
+        # A barrier moves no data that anybody asked for.
+        counts = story.collective == "barrier"
+        self.numbers = known and values and not counts
         known_who = all(content.who is not None for content in self._contents())
-        self.names = not self.numbers and self.n <= MOST_NAMES and story.reduces and known_who
+        few_names = self.n <= MOST_NAMES and story.reduces and known_who
+        self.names = few_names and not self.numbers and not counts
         self.most = max((len(place.cells) for place in story.places), default=1) or 1
         self.rows, self.columns = 1, self.most
         self.look = self.moving = Look(bars=True, w=16, h=72)

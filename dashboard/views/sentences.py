@@ -98,8 +98,14 @@ def intro(story: Story, *, numbers: bool) -> str:
         f"{results(story.op)}.",
         "reduce": f"Every rank holds {held}; {_root(story)} is to get the {_goal(story, cells)}.",
         "broadcast": f"{_root(story).capitalize()} holds {_at_root(story, thing)}; every rank is "
-        "to get it.",
+        f"to get {'it' if _cells_at_root(story) == 1 else 'them'}.",
         "all_gather": f"Every rank holds {held} of its own; all are to get all of them.",
+        "gather": f"Every rank holds {held} of its own; {_root(story)} is to get all of them.",
+        "scatter": f"{_root(story).capitalize()} holds {_at_root(story, thing)}; every rank is to "
+        "get its own part of them.",
+        "all_to_all": f"Every rank holds {held}, and all have something for each other.",
+        "barrier": "Nobody may go on until all ranks have come.",
+        "send_recv": _holders(story, held),
     }
     if story.n == 1:
         return "There is one rank, so nothing has to move."
@@ -116,8 +122,23 @@ def _root(story: Story) -> str:
 
 
 def _at_root(story: Story, thing: str) -> str:
-    cells = len(story.places[story.root or 0].cells)
+    cells = _cells_at_root(story)
     return f"a {thing}" if cells == 1 else f"{count(cells)} {thing}s"
+
+
+def _cells_at_root(story: Story) -> int:
+    """Return the number of cells of the root that hold something when the call begins."""
+    return sum(c.changes[0].mark is not Mark.EMPTY for c in story.places[story.root or 0].cells)
+
+
+def _holders(story: Story, held: str) -> str:
+    """Return who holds something when ranks begin to send and receive as they please."""
+    full = [
+        place.place
+        for place in story.places
+        if any(cell.changes[0].mark is not Mark.EMPTY for cell in place.cells)
+    ]
+    return f"{_who(story, full[0]) if len(full) == 1 else 'Every rank'} holds {held}."
 
 
 def done(story: Story, *, numbers: bool) -> str:
@@ -142,6 +163,11 @@ def done(story: Story, *, numbers: bool) -> str:
         "reduce_scatter": f"Done: every rank holds one of the {results(story.op)}.",
         "broadcast": f"Done: every rank holds what {_root(story)} had.",
         "all_gather": f"Done: every rank holds the {thing}s of all ranks.",
+        "gather": f"Done: {_root(story)} holds the {thing}s of all ranks.",
+        "scatter": f"Done: every rank holds its own part of what {_root(story)} had.",
+        "all_to_all": "Done: every rank holds what the others had for it.",
+        "barrier": "Done: every rank knows that all have come.",
+        "send_recv": "Done: all that was sent has arrived.",
     }.get(story.collective, "Done.")
 
 

@@ -23,6 +23,12 @@ LEGEND = {
     Mark.EMPTY: "still empty",
     Mark.UNKNOWN: "not known whose",
 }
+# In a barrier nothing is added up: what counts is whom a rank has heard of.
+HEARD = {
+    Mark.OWN: "only itself",
+    Mark.PARTIAL: "heard of some",
+    Mark.COMPLETE: "heard of all",
+}
 ARRIVING = "arriving"
 MORE = "…"
 OTHERS = "others’ messages"
@@ -225,6 +231,8 @@ def chunk(message: Message, *, brief: bool = False) -> str:
 
 def legend(story: Story, mark: Mark, numbers: bool) -> str:
     """Return what a sign means."""
+    if story.collective == "barrier" and mark in HEARD:
+        return HEARD[mark]
     if mark is Mark.OWN and not numbers:
         return "own part"
     if mark is Mark.COMPLETE and not story.reduces:
@@ -238,6 +246,8 @@ def legend_note_lines(view: Cells) -> tuple[str, ...]:
     """Return what colour and number stand for, in short lines."""
     if view.names:
         return ("a = part of rank 0,", "b = part of rank 1, …")
+    if view.story.collective == "barrier":
+        return ("colour = a rank", "that has come")
     if not view.numbers:
         return ("colour =", "contributing rank")
     most, equal = view.elements()

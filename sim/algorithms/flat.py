@@ -26,7 +26,7 @@ def _spokes(group_size: int, root: int, in_turn: bool) -> _Spokes:
 
 
 def _broadcast_phases(schedule: Schedule) -> list[Phase]:
-    return [Phase("broadcast", 0, schedule.n_steps, "The root sends its data straight to a rank.")]
+    return [Phase("broadcast", 0, schedule.n_steps, "The root sends its data to each other rank.")]
 
 
 def _reduce_phases(schedule: Schedule) -> list[Phase]:

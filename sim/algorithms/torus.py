@@ -44,7 +44,7 @@ def _inside(schedule: Schedule) -> int:
 
 _IN = "Ranks of each host add up among themselves, so that each ends with one part."
 _OUT = "The finished parts are passed around inside each host."
-_OVER = "Ranks of different hosts add up the parts of the same number."
+_OVER = "Ranks of the same number in their hosts add up their parts."
 _BACK = "The finished pieces are passed around between the hosts."
 
 

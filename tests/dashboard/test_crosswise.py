@@ -80,7 +80,7 @@ def test_labels_keep_apart_and_messages_do_not_hide_each_other(
         texts = [(p, _box(p)) for p in scene.at(made, t) if p.kind == "text" and p.text]
         for prim, (x, _, w, _) in texts:
             assert prim.style.size >= 14, prim.text
-            assert 24 <= x, prim.text
+            assert x >= 24, prim.text
             assert x + w <= 1256, prim.text
         for (p, a), (q, b) in combinations(texts, 2):
             lifting = p.text == q.text and MOTION in (p.layer, q.layer)
