@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import as_json, policy, ranks
+from .console import progress
 
 if TYPE_CHECKING:
     from ..sim.order import Policy
@@ -82,10 +83,11 @@ def diff(
     if plan == (b is not None):
         raise click.UsageError("give two traces, or one with --plan")
     options: dict[str, Any] = {"values": values, "times": times, "level": level}
-    if b is None:
-        result = compare_with_plan(load_trace(a), **options)
-    else:
-        result = compare(load(a), load(b), **options)
+    with progress("Comparing"):
+        if b is None:
+            result = compare_with_plan(load_trace(a), **options)
+        else:
+            result = compare(load(a), load(b), **options)
     click.echo(result.to_json() if as_json else result.to_text())
     sys.exit(0 if result.same else 1)
 
@@ -107,8 +109,9 @@ def verify(schedule: str, ranks: int, root: int | None, policy: Policy, as_json:
     from ..sim.source import load_schedule
     from ..sim.verify import verify as check
 
-    plan = load_schedule(schedule, ranks=ranks, root=root)
-    findings = check(plan, policy=policy)
+    with progress("Verifying") as tell:
+        plan = load_schedule(schedule, ranks=ranks, root=root)
+        findings = check(plan, policy=policy, progress=tell)
     name = f"{plan.collective} by {plan.algorithm} on {plan.group_size} ranks"
     if as_json:
         rows = [

@@ -111,12 +111,12 @@ class _Bar:
 
     def show(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TimeElapsedColumn(),
+            TaskProgressColumn(),
             console=Console(stderr=True),
             transient=True,
         )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
 import shlex
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -15,6 +19,7 @@ from click.testing import CliRunner, Result
 
 import chunkscope
 from chunkscope.cli import main
+from chunkscope.commands.console import progress
 from chunkscope.sim.spec import Spec
 
 
@@ -190,3 +195,31 @@ def test_a_reader_that_has_enough_ends_show_quietly() -> None:
     )
     assert done.stdout
     assert not done.stderr
+
+
+@pytest.mark.parametrize(("patience_s", "shown"), [(0.0, True), (60.0, False)])
+def test_a_bar_shows_on_a_terminal_once_something_takes_long(
+    patience_s: float, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = os.openpty()
+    monkeypatch.setattr("chunkscope.commands.console._PATIENCE_S", patience_s)
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        with progress("Thinking") as tell:
+            for _ in range(100):
+                time.sleep(0.02)
+                tell(1, 4)
+                if not shown or select.select([ours], [], [], 0)[0]:
+                    break
+        os.set_blocking(ours, False)
+        found = b""
+        with suppress(BlockingIOError):
+            found = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert (b"Thinking" in found) == shown
+
+
+def test_no_bar_where_output_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("Thinking") as tell:
+        tell(1, 2)
+    assert capsys.readouterr() == ("", "")
