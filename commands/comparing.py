@@ -10,7 +10,7 @@ import click
 
 from ..errors import MissingExtra
 from .common import OUT, as_json, model, model_of, ranks
-from .console import print_table, progress, unused
+from .console import print_lines, print_table, progress, unused
 
 if TYPE_CHECKING:
     from ..sim.compare import Comparison
@@ -111,7 +111,7 @@ def _compared(
 def _print(found: Comparison, *, show_all: bool) -> None:
     from ..sim.compare import words
 
-    click.echo(f"{words.question(found)}: {words.answer(found)}\n")
+    print_lines(words.question(found), words.answer(found), "")
     for table in words.everything(found) if show_all else [words.best(found)]:
         _print_table(table)
         click.echo()

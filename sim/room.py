@@ -69,7 +69,7 @@ def check_room(
     Raises:
         ScheduleError: There is too little memory; says how many rows and bytes it would take.
     """
-    rows = _expected_rows(builder, fits, group_size, parameters)
+    rows = expected_rows(builder, fits, group_size, parameters)
     needed, memory = rows * BYTES_A_ROW, memory_bytes()
     if needed > memory:
         raise ScheduleError(
@@ -79,7 +79,7 @@ def check_room(
         )
 
 
-def _expected_rows(
+def expected_rows(
     builder: Callable[..., Schedule],
     fits: Callable[[int], bool],
     group_size: int,

@@ -72,7 +72,7 @@ class Spec:
         root = self.root
         if root is None and collective(self.collective).rooted:
             root = 0
-        sized = self._sized()
+        sized = self.sized()
         if sized and self.size_bytes is None:
             try:
                 return resolve(self.collective, self.algorithm, self.ranks, root=root, **sized)
@@ -80,7 +80,7 @@ class Spec:
                 sized = {}
         return resolve(self.collective, self.algorithm, self.ranks, root=root, **sized)
 
-    def _sized(self) -> dict[str, int]:
+    def sized(self) -> dict[str, int]:
         """Return the size for an algorithm whose plan depends on it; else nothing."""
         name, _ = split(self.algorithm or "")
         entry = ALGORITHMS.get((self.collective, name))

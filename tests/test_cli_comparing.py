@@ -30,11 +30,8 @@ def compare(*words: str, code: int = 0) -> Result:
 
 def test_it_answers_in_one_sentence_and_a_table() -> None:
     lines = compare("all_reduce", *STAR).output.splitlines()
-    assert re.fullmatch(
-        r"all_reduce on 8 ranks of star:10GB/s,1us: "
-        r"Use recursive_doubling below [\d.]+ KiB and ring above\.",
-        lines[0],
-    )
+    assert lines[0] == "all_reduce on 8 ranks of star:10GB/s,1us"
+    assert re.fullmatch(r"Use recursive_doubling below [\d.]+ KiB and ring above\.", lines[1])
     table = [line for line in lines if re.match(r" *\d+ [KMG]iB ", line)]
     assert len(table) == 21
     assert "recursive_doubling" in table[0].split("µs")[0]
@@ -70,6 +67,16 @@ def test_options_of_the_model_count() -> None:
         json.loads(compare(*words, *more).stdout) for more in ((), ("--policy", "lockstep"))
     )
     assert (plain["model"]["policy"], strict["model"]["policy"]) == ("dataflow", "lockstep")
+
+
+def test_the_foot_says_what_is_not_default() -> None:
+    words = "--ports 1 --jitter 10% --seed 3 --slow-rank 2:x3 --header 40 --delay 1:2us".split()
+    output = compare("all_reduce", *STAR, "--sizes", "1KiB", "--csv", "t.csv", *words).output
+    (foot,) = (line for line in output.splitlines() if line.startswith("step model"))
+    for said in ("header 40 B", "delay rank 1 2.00 µs", "ports 1", "jitter 0.1", "seed 3",
+                 "slow rank 2 3.0"):  # fmt: skip
+        assert said in foot
+    assert "rendezvous" not in foot
 
 
 def test_own_algorithms_and_parameters() -> None:

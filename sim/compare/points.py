@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 from math import nan
 
 from ...errors import ScheduleError, TopologyError
+from ..algorithms import ALGORITHMS
 from ..bind import BoundSchedule, bind
 from ..compiled import expecting
 from ..cost import Bounds
+from ..parameters import split
 from ..replay import simulate
+from ..room import expected_rows
 from ..schedule import Schedule
 from ..spec import Spec
 from ..topology import Topology
@@ -28,8 +31,6 @@ Progress = Callable[[int, int], None]
 # Sizes of one piece: so many that building the plan is little beside simulating it, and so few
 # that a slow algorithm keeps several processes busy.
 SIZES_A_PIECE = 8
-# A plan for more than these is not built before smaller ones have told how large it will be.
-_SURE_RANKS, _SURE_BYTES = 512, 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +120,13 @@ def _bound(piece: Piece, size_bytes: int, before: BoundSchedule | None) -> Bound
 
 
 def _schedule(plan: Plan, size_bytes: int, most_transfers: int) -> Schedule:
-    """Return the schedule for a size.
+    """Return the schedule for a size; one that is known to be too large is not built.
 
     Raises:
         ScheduleError: There is none, or it has more transfers than that.
     """
     schedule, spec = plan.own, replace(plan.spec, size_bytes=size_bytes)
-    n_transfers = projected_transfers(spec) if schedule is None else len(schedule)
+    n_transfers = _expected_transfers(spec) if schedule is None else len(schedule)
     if schedule is None and n_transfers <= most_transfers:
         schedule = spec.schedule()
         n_transfers = len(schedule)
@@ -133,6 +134,13 @@ def _schedule(plan: Plan, size_bytes: int, most_transfers: int) -> Schedule:
         found, limit = _millions(n_transfers), _millions(most_transfers)
         raise ScheduleError(f"{found} transfers, more than the limit of {limit}")
     return schedule
+
+
+def _expected_transfers(spec: Spec) -> float:
+    """Return about how many transfers a plan of the library has; 0 where it is small."""
+    name, parameters = split(spec.algorithm or "")
+    entry = ALGORITHMS[spec.collective, name]
+    return expected_rows(entry.builder, entry.sizes.fits, spec.ranks, parameters | spec.sized())
 
 
 class Runner:
@@ -172,39 +180,6 @@ class Runner:
         if self._progress is not None:
             self._progress(self._done, self._known)
         return answer
-
-
-def projected_transfers(spec: Spec) -> float:
-    """Return about how many transfers a plan of the library will have, without building it.
-
-    From two smaller numbers of ranks, and where the plan depends on the size two smaller sizes, it
-    goes on as it has begun; 0 where the plan is small enough to look, or nobody can tell.
-    """
-    n, size = spec.ranks, spec.size_bytes or 0
-    fewer, smaller = _halvings(n, _SURE_RANKS), _halvings(size, _SURE_BYTES)
-    if not fewer and not smaller:
-        return 0.0
-
-    def shrunk(fewer: int, smaller: int) -> Schedule:
-        unit = n * 16  # so that it divides into elements and blocks
-        near = max((size >> smaller) // unit, 1) * unit if smaller else size
-        return replace(spec, ranks=n >> fewer, size_bytes=near).schedule()
-
-    try:
-        base = shrunk(fewer, smaller)
-        growth = 1.0
-        if fewer:
-            growth *= (len(base) / max(len(shrunk(fewer + 1, smaller)), 1)) ** fewer
-        if smaller and base.chunk_elements is not None:
-            growth *= (len(base) / max(len(shrunk(fewer, smaller + 1)), 1)) ** smaller
-    except ScheduleError:
-        return 0.0
-    return len(base) * growth
-
-
-def _halvings(value: int, limit: int) -> int:
-    """Return how often a number must be halved to come to a power of two or below."""
-    return max(0, max(value - 1, 0).bit_length() - (limit - 1).bit_length())
 
 
 def _millions(n: float) -> str:

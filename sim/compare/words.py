@@ -5,10 +5,12 @@ answer(found)       # 'Use one_shot below 3.40 KiB, two_shot below 526 KiB and r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from ...traces.trace import JSON
 from ...units import format_Bps, format_bytes, format_ns
 from .comparison import Comparison
 
@@ -124,20 +126,34 @@ def left_out(found: Comparison) -> list[str]:
 
 
 def basis(found: Comparison) -> str:
-    """Return what the numbers rest on: model, version, policy, network, and what is not default."""
+    """Return what the numbers rest on: model, network, and parameters that are not the default."""
     model = found.model
-    words = [f"step model {model['version']}", str(model["policy"]), f"{model['topology']}"]
-    words.append(f"{found.ranks} ranks")
-    words.append(found.dtype)
+    words = [f"step model {model['version']}", f"{model['policy']}", f"{model['topology']}"]
+    words += [f"{found.ranks} ranks", found.dtype]
     words += [
-        f"{name} {value}"
+        f"{name.rsplit('_', 1)[0] if name.endswith(tuple(_UNITS)) else name} {_said(name, value)}"
         for name, value in model.items()
-        if name not in _SAID and value not in (None, 0, 0.0, {}, "max-min")
+        if name not in _FIRST and value not in (None, 0, {}, "max-min")
     ]
     return " · ".join(words)
 
 
-_SAID = ("model", "version", "policy", "topology")
+_FIRST = ("model", "version", "policy", "topology")
+_UNITS: dict[str, Callable[[float], str]] = {
+    "_ns": format_ns,
+    "_Bps": format_Bps,
+    "_bytes": lambda size_bytes: f"{size_bytes:g} B",
+}
+
+
+def _said(name: str, value: JSON) -> str:
+    """Return a parameter's value for a person."""
+    if isinstance(value, dict):
+        return ", ".join(f"rank {rank} {_said(name, one)}" for rank, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    unit = next((unit for unit in _UNITS if name.endswith(unit)), None)
+    return _UNITS[unit](value) if unit and isinstance(value, int | float) else f"{value}"
 
 
 def _equals(names: tuple[str, ...]) -> str:
