@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import TopologyError
+from ..units import parse_Bps, parse_ns
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -58,6 +59,8 @@ class Network:
     latency_ns: Floats
 
     def __post_init__(self) -> None:
+        if len(self.nodes) > MOST_NODES:
+            raise _too_many(len(self.nodes))
         key = self.tails * len(self.nodes) + self.heads
         if (key[1:] > key[:-1]).all():
             return
@@ -83,11 +86,11 @@ class Network:
             TopologyError: A node or a link is wrong; the message names it and its field.
         """
         if len(graph) > MOST_NODES:
-            raise TopologyError(f"graph has {len(graph):,} nodes, expected at most {MOST_NODES:,}")
+            raise _too_many(len(graph))
         kinds, hosts = [], []
         for node, about in graph.nodes(data=True):
-            kind = NodeKind.RANK if node in ranks else about.get("kind", NodeKind.SWITCH)
-            kinds.append(kind_named(kind, node))
+            kind = kind_named(about.get("kind", NodeKind.SWITCH), node)
+            kinds.append(NodeKind.RANK if node in ranks else kind)
             host = about.get("host")
             hosts.append(None if host is None else str(host))
         names = tuple(map(str, graph))
@@ -180,6 +183,38 @@ class Network:
         )
 
 
+def _too_many(n_nodes: int) -> TopologyError:
+    return TopologyError(f"network has {n_nodes:,} nodes, expected at most {MOST_NODES:,}")
+
+
+def places(graph: nx.Graph) -> list[Hashable]:
+    """Return the nodes that ranks are on, rank by rank.
+
+    These are the nodes of kind ``rank``, else all nodes, in their order, or in that of their
+    attribute `rank` where they have one.
+
+    Raises:
+        TopologyError: A rank is placed twice or nowhere; the message names the nodes.
+    """
+    found = [node for node, kind in graph.nodes(data="kind") if kind == NodeKind.RANK]
+    found = found or list(graph)
+    given = {node: rank for node in found if (rank := graph.nodes[node].get("rank")) is not None}
+    if not given:
+        return found
+    node_of: dict[int, Hashable] = {}
+    for node in found:
+        rank = given.get(node)
+        if isinstance(rank, str) and rank.isdecimal():
+            rank = int(rank[:12])
+        expected = f"expected a number from 0 to {len(found) - 1}"
+        if not isinstance(rank, int) or not 0 <= rank < len(found):
+            raise TopologyError(f"node {node!r} has rank {str(rank)[:60]!r}, {expected}")
+        if rank in node_of:
+            raise TopologyError(f"rank {rank} is placed twice: on {node_of[rank]!r} and {node!r}")
+        node_of[rank] = node
+    return [node_of[rank] for rank in range(len(found))]
+
+
 def kind_named(kind: Any, node: Hashable) -> NodeKind:
     """Return a node's kind, checked."""
     try:
@@ -190,18 +225,20 @@ def kind_named(kind: Any, node: Hashable) -> NodeKind:
 
 
 def rates_of(about: Mapping[str, Any], a: Hashable, b: Hashable) -> tuple[float, float]:
-    """Return an edge's bandwidth and latency, checked."""
+    """Return an edge's bandwidth and latency, checked; text may say them as 100GB/s and 1us."""
     found = []
     for name, positive in (("bandwidth_Bps", True), ("latency_ns", False)):
         expected = "a number above 0" if positive else "0 or more"
         if name not in about:
             raise TopologyError(f"link from {a!r} to {b!r} lacks {name}, expected {expected}")
+        parse = parse_Bps if positive else parse_ns
+        given = about[name]
         try:
-            value = float(about[name])
-        except (TypeError, ValueError, OverflowError):
-            shown = repr(about[name])[:60]
+            value = parse(given) if isinstance(given, str) else float(given)
+        except (TypeError, ValueError, OverflowError) as error:
+            told = f"{error}" if isinstance(given, str) else f"it is {repr(given)[:60]}"
             raise TopologyError(
-                f"link from {a!r} to {b!r}: {name} is {shown}, expected {expected}"
+                f"link from {a!r} to {b!r}: {name}: {told}; expected {expected}"
             ) from None
         if not math.isfinite(value) or value < 0 or (positive and value == 0):
             raise TopologyError(

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from ..errors import TopologyError
 from ..units import format_Bps
 from .costs import COSTS, FREE, Costs
-from .network import Network, NodeKind, kind_named, rates_of
+from .network import Network, NodeKind, kind_named, places, rates_of
 
 __all__ = ["Link", "Network", "NodeKind", "Routing", "Topology", "parse"]
 
@@ -83,9 +83,11 @@ class Topology:
         """Return the topology of a networkx graph.
 
         Args:
-            graph: Edges need `bandwidth_Bps` above 0 and `latency_ns` of 0 or more; an edge of an
-                undirected graph is a link of that rate each way. Nodes may have `kind` and `host`.
-            ranks: Node of each rank; by default the nodes of kind ``rank``, else all nodes.
+            graph: Edges need `bandwidth_Bps` above 0 and `latency_ns` of 0 or more, as numbers or
+                as text such as ``100GB/s`` and ``1us``; an edge of an undirected graph is a link of
+                that rate each way. Nodes may have `kind`, `host` and `rank`.
+            ranks: Node of each rank; by default the nodes of kind ``rank``, else all nodes, in
+                their order or in that of `rank`.
             name: What to call it.
 
         Raises:
@@ -97,14 +99,15 @@ class Topology:
             >>> Topology.of(graph).ranks
             ('a', 'b')
         """
-        kinds = nx.get_node_attributes(graph, "kind")
         if ranks is None:
-            ranks = [node for node in graph if kinds.get(node) == NodeKind.RANK] or list(graph)
+            ranks = places(graph)
         return Topology(Network.of(graph, set(ranks)), tuple(map(str, ranks)), name)
 
     def __post_init__(self) -> None:
         if not self.ranks:
             raise TopologyError("topology has no rank")
+        if any(size < 1 for size in self.dims):
+            raise TopologyError(f"dims are {list(self.dims)}, expected sizes from 1 on")
         for rank, node in enumerate(self.ranks):
             if node not in self.network.index:
                 raise TopologyError(f"rank {rank} is placed on node {node!r}, which does not exist")

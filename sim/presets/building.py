@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import TopologyError
+from ..formats.graphs import SUFFIXES
 from ..network import MOST_NODES, Network, NodeKind
 from ..topology import Routing, Topology
 from .parsing import Part, rates_of, unknown
@@ -81,6 +82,8 @@ def _preset(head: Part) -> tuple[Preset, int | None]:
     if machine in PRESETS and copies.isdecimal() and PRESETS[machine].is_machine:
         count = Part(word.whole, copies, word.at + len(machine) + 1)
         return PRESETS[machine], count.size("expected 1 machine or more")
+    if "." in name or "/" in name:
+        raise word.error(f"{name!r} is no graph file: expected one of {', '.join(SUFFIXES)}")
     raise unknown(word, "topology", PRESETS)
 
 

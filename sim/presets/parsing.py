@@ -41,10 +41,10 @@ class Part:
         blank = len(self.text) - len(self.text.lstrip())
         return Part(self.whole, self.text.strip(), self.at + blank)
 
-    def error(self, message: str, *, after: int = 0) -> TopologyError:
+    def error(self, message: str) -> TopologyError:
         """Return an error whose last two lines show the text and a caret under the character."""
-        pointer = " " * (self.at + after) + "^"
-        return TopologyError(f"{message}\n  {self.whole}\n  {pointer}")
+        shown = "".join(each if each.isprintable() else "?" for each in self.whole)
+        return TopologyError(f"{message}\n  {shown}\n  {' ' * self.at}^")
 
     @property
     def is_rate(self) -> bool:

@@ -136,6 +136,7 @@ def dragonfly(n: int, shape: Shape | None, down: Rates, local: Rates, far: Rates
     net.link(rank, router[rank // p], down)
     router = router.reshape(groups, a)
     net.link_all(router, local)
+    net.expect(groups * (groups - 1) // 2)
     group, port = np.arange(groups)[:, None], np.arange(a * h)
     peer = (group + port + 1) % groups
     back = (group - peer - 1) % groups

@@ -82,6 +82,15 @@ class Wiring:
         """Return the host that a node lies in."""
         return self._hosts[node]
 
+    def expect(self, n_links: int) -> None:
+        """Raise where so many more links, each way, are too many.
+
+        Raises:
+            ValueError: They are.
+        """
+        if self._n_links + 2 * n_links > MOST_LINKS:
+            raise ValueError(f"more than {MOST_LINKS:,} links")
+
     def link(
         self, a: npt.ArrayLike, b: npt.ArrayLike, rates: Rates, times: npt.ArrayLike = 1.0
     ) -> None:
@@ -91,17 +100,15 @@ class Wiring:
             ValueError: There are too many.
         """
         columns = np.broadcast_arrays(a, b, rates.bandwidth_Bps * np.asarray(times, np.float64))
+        self.expect(columns[0].size)
         self._n_links += 2 * columns[0].size
-        if self._n_links > MOST_LINKS:
-            raise ValueError(f"more than {MOST_LINKS:,} links")
         here, there, bandwidth = (column.reshape(-1) for column in columns)
         self._links.append((here, there, bandwidth, np.full(len(here), rates.latency_ns)))
 
     def link_all(self, group: Ints, rates: Rates) -> None:
         """Link every node of a group to every other; of several groups, (groups, nodes), each."""
         size = group.shape[-1]
-        if self._n_links + group.size * (size - 1) > MOST_LINKS:
-            raise ValueError(f"more than {MOST_LINKS:,} links")
+        self.expect(group.size * (size - 1) // 2)
         a, b = np.triu_indices(size, 1)
         self.link(group[..., a], group[..., b], rates)
 
