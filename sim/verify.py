@@ -10,7 +10,7 @@ an order of the dataflow wait graph, so the answer holds for every order that th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -24,15 +24,19 @@ from .flow import EMPTY, Chunks, inputs, n_cells, outputs, walk_chunks
 from .order import POLICIES, Moves, Order, Policy, moves, order_of, step_ordered, wait_graph
 from .races import Race, races
 from .schedule import Ints, Schedule
-from .sums import are_proven
+from .sums import doubts
 
 Flags = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+Progress = Callable[[int, int], None]
 
 # Findings of one code that are told one by one.
 MOST_OF_A_CODE = 50
 # Words of 64 ranks that are followed at once.
 _WORDS = 4
+# What a move does with a set: nothing that matters, copy it, or add it.
+_REST, _COPIES, _ADDS = 0, 1, 2
 
 
 class Code(StrEnum):
@@ -89,12 +93,18 @@ def check(schedule: Schedule, policy: Policy = "dataflow") -> None:
             )
 
 
-def verify(schedule: Schedule, policy: Policy = "dataflow") -> list[Finding]:
+def verify(
+    schedule: Schedule, policy: Policy = "dataflow", *, progress: Progress | None = None
+) -> list[Finding]:
     """Return what is wrong with a schedule; nothing if it is valid.
+
+    The answer is exact. It takes time in proportion to the rows, but for chunks with something
+    wrong with them: these are followed rank by rank, 256 ranks at a time.
 
     Args:
         schedule: The schedule.
         policy: Policy whose wait graph is searched for deadlocks.
+        progress: Called with (ranks followed so far, ranks) where that takes long.
 
     Returns:
         A deadlock alone, or races, then what is wrong with rows in program order, then outputs.
@@ -113,11 +123,11 @@ def verify(schedule: Schedule, policy: Policy = "dataflow") -> list[Finding]:
     moved = moves(schedule)
     order = order_of(schedule, moved)
     found = [_race(schedule, race) for race in races(schedule, moved)]
-    if are_proven(schedule, moved, order):
+    doubt = doubts(schedule, moved, order)
+    if not doubt.any:
         return _few(found)
     chunks = walk_chunks(schedule, moved, order)
-    adds = schedule.reduce[moved.row] & ~_mixes(schedule, moved, chunks)
-    contributions = _contributions(schedule, moved, order, adds)
+    contributions = _contributions(schedule, moved, order, chunks, doubt.chunks, progress)
     rows = [
         *_row_findings(schedule, moved, chunks),
         *_double_findings(schedule, moved, chunks, contributions.twice),
@@ -183,24 +193,37 @@ class _Contributions(NamedTuple):
     lacking: dict[int, list[int]]
 
 
-def _contributions(schedule: Schedule, moved: Moves, order: Order, adds: Flags) -> _Contributions:
-    """Walk through all moves with sets of contributors, 64 ranks at a time.
+def _contributions(
+    schedule: Schedule,
+    moved: Moves,
+    order: Order,
+    chunks: Chunks,
+    doubt: Flags,
+    progress: Progress | None,
+) -> _Contributions:
+    """Follow the chunks in doubt with sets of contributors, some ranks at a time.
 
     Args:
         schedule: The schedule.
         moved: Its moves.
-        order: Their order.
-        adds: Whether a move adds to what is there, (moves,).
+        order: The order of its rows.
+        chunks: The chunks of the moves.
+        doubt: Whether each chunk is in doubt, the last one for none; see `sums`.
+        progress: Called with (ranks followed so far, ranks).
     """
     found = _Contributions({}, {})
     start, end = inputs(schedule), outputs(schedule)
+    asked = np.flatnonzero(doubt[chunks.final[end.cell]])
+    # What a move does with the set at its destination.
+    adds = schedule.reduce[moved.row] & ~_mixes(schedule, moved, chunks)
+    does = np.where(doubt[chunks.carried], np.where(adds, _ADDS, _COPIES), _REST).astype(np.uint8)
     # Where nothing is reduced a chunk has one contributor, its origin: one bit shows doubles.
     ranks = schedule.group_size if schedule.kind.reduces else 1
     words = min(_WORDS, -(-ranks // 64))
     payload = np.empty((order.n_pending, words), np.uint64)
-    noted: Any = np.empty((2, len(adds)), np.int32)
+    noted: Any = np.empty((2, int((does == _ADDS).sum())), np.int32)
     twice, first = noted
-    add = run(_add, len(adds))
+    add = run(_add, len(moved))
     for low in range(0, ranks, words * 64):
         state = np.zeros((n_cells(schedule), words), np.uint64)
         rank = np.arange(low, min(low + words * 64, ranks))
@@ -211,21 +234,23 @@ def _contributions(schedule: Schedule, moved: Moves, order: Order, adds: Flags) 
             state[start.cell[here]] = bits[start.place[here] - low]
         else:
             state[start.cell] = 1
-        n = add(order, adds, state, payload, twice, first)
+        n = add(order, does, state, payload, twice, first)
         for move, bit in zip(twice[:n].tolist(), first[:n].tolist(), strict=True):
             found.twice.setdefault(move, low + bit)
         if schedule.kind.reduces:
-            missing = state[end.cell]
+            missing = state[end.cell[asked]]
             missing ^= bits.sum(axis=0, dtype=np.uint64)
-            for output in np.unique(np.nonzero(missing)[0]).tolist():
-                lacking = found.lacking.setdefault(output, [])
+            for output in np.flatnonzero(missing.any(axis=1)).tolist():
+                lacking = found.lacking.setdefault(int(asked[output]), [])
                 lacking += [low + bit for bit in _bits_in(missing[output])]
+        if progress is not None:
+            progress(int(rank[-1]) + 1, ranks)
     return found
 
 
 @kernel
-def _add(order: Order, adds: Flags, state: Bits, payload: Bits, twice: Ints, first: Ints) -> int:
-    """Make all moves on `state`; return how many add what is there already.
+def _add(order: Order, does: Bytes, state: Bits, payload: Bits, twice: Ints, first: Ints) -> int:
+    """Make the moves that do something on `state`; return how many add what is there already.
 
     Those moves are put into `twice`, and the first bit that they add twice into `first`.
     """
@@ -238,16 +263,20 @@ def _add(order: Order, adds: Flags, state: Bits, payload: Bits, twice: Ints, fir
             row = o.reads[k]
             cell, at = int(o.src[row]) * o.slots_a_place + o.src_slot[row], o.first[row] - base
             for slot in range(o.n_slots[row]):
+                if does[o.first[row] + slot] == _REST:
+                    continue
                 for word in range(words):
                     payload[at + slot, word] = state[cell + slot, word]
         for k in range(write, o.write_ends[wave]):
             row = o.writes[k]
             cell, at = int(o.dst[row]) * o.slots_a_place + o.dst_slot[row], o.first[row] - base
             for slot in range(o.n_slots[row]):
+                if does[o.first[row] + slot] == _REST:
+                    continue
                 bit = -1
                 for word in range(words):
                     new = payload[at + slot, word]
-                    if adds[o.first[row] + slot]:
+                    if does[o.first[row] + slot] == _ADDS:
                         both = state[cell + slot, word] & new
                         new |= state[cell + slot, word]
                         if both != 0 and bit < 0:
