@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 
 import chunkscope
 from chunkscope.sim.routing import Routes
+from chunkscope.sim.topology import Routing
 
 # What makes both models mean the same, and is not SimGrid's default.
 FLAGS = (
@@ -54,6 +55,7 @@ class Case:
         action, selector: SimGrid's names of both.
         network: Text of the topology.
         n_ranks: Number of ranks.
+        routing: Which of the shortest paths messages take; None for the network's own way.
         size_bytes: Bytes of the whole vector; a multiple of the ranks.
     """
 
@@ -63,12 +65,16 @@ class Case:
     selector: str
     network: str
     n_ranks: int
+    routing: str | None = None
     size_bytes: int = 64_000_000
 
     @property
     def topology(self) -> chunkscope.Topology:
         """The network."""
-        return chunkscope.topology(self.network, self.n_ranks)
+        topology = chunkscope.topology(self.network, self.n_ranks)
+        return (
+            topology if self.routing is None else replace(topology, routing=Routing(self.routing))
+        )
 
     def bind(self) -> Any:
         """Return our schedule with its sizes."""
