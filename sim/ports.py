@@ -84,18 +84,34 @@ def give_back(p: Ports, m: int) -> None:
 def grant(p: Ports) -> int:
     """Give its ports to a message that waits and can have them; return -1 if there is none."""
     while p.n_changed[0] > 0:
-        place = p.changed[p.n_changed[0] - 1]
+        place = int(p.changed[p.n_changed[0] - 1])
         for end in range(2):
-            if p.busy[place, end] < p.limit:
-                m = int(p.first[place, end])
-                while m >= 0 and p.busy[p.place[m, 1 - end], 1 - end] >= p.limit:
-                    m = int(p.near[m, 2 * end])
-                if m >= 0:
-                    _take(p, m)
-                    return m
+            m = _next(p, place, end)
+            if m >= 0:
+                # An earlier one that can go at its other end goes first, so that it does not
+                # matter where one looks first.
+                while True:
+                    end = 1 - end
+                    earlier = _next(p, int(p.place[m, end]), end)
+                    if earlier == m:
+                        break
+                    m = earlier
+                _take(p, m)
+                return m
         p.n_changed[0] -= 1
         p.changed[len(p.busy) + place] = 0
     return -1
+
+
+@kernel
+def _next(p: Ports, place: int, end: int) -> int:
+    """Return the first message that can go at one end of a place; -1 for none."""
+    if p.busy[place, end] >= p.limit:
+        return -1
+    m = int(p.first[place, end])
+    while m >= 0 and p.busy[p.place[m, 1 - end], 1 - end] >= p.limit:
+        m = int(p.near[m, 2 * end])
+    return m
 
 
 @kernel
