@@ -225,8 +225,8 @@ def test_only_paths_that_lose_a_link_change() -> None:
 
 
 def test_ranks_that_are_cut_off_are_named() -> None:
-    with pytest.raises(TopologyError, match=r"no path from rank 0 \(r0\) to rank 1 \(r1\) from the "
-                       "start, since r1-switch failed"):  # fmt: skip
+    says = r"no path from rank 0 \(r0\) to rank 1 \(r1\) from the start, since r1-switch failed"
+    with pytest.raises(TopologyError, match=says):
         run([send(0, 0, 1)], 2, f"star:{EASY}", changes=["switch-r1:fails"])
 
 
@@ -261,8 +261,8 @@ def test_cut_off_ranks_matter_only_if_a_message_needs_them_then() -> None:
     row = [send(0, 0, 1)]
     late = run(row, 2, f"star:{EASY}", changes=["switch-r1:fails@3us"])
     assert arrivals(late) == [3000]
-    with pytest.raises(TopologyError, match=r"no path from rank 0 \(r0\) to rank 1 \(r1\) from "
-                       r"2\.90 µs on, since r1-switch failed, .* under way at 2\.90 µs"):  # fmt: skip
+    says = r"no path from .* to rank 1 \(r1\) from 2\.90 µs on, since r1-switch failed, .* at 2\.90"
+    with pytest.raises(TopologyError, match=says):
         run(row, 2, f"star:{EASY}", changes=["switch-r1:fails@2900ns"])
     # It fails and is back before anybody needs it.
     again = ["switch-r1:fails@100ns", "switch-r1:x1@200ns"]
