@@ -9,6 +9,7 @@ thin: their names come up under the pointer. Crossovers and names stand in a str
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -45,7 +46,7 @@ def figure(found: Comparison, theme: str = "light") -> go.Figure:
         "yref": "container",
         "yanchor": "top",
     }
-    foot = {"x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "yshift": -40}
+    foot: dict[str, Any] = {"x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "yshift": -40}
     sketch.note(basis(found), palette["muted"], size=11, xref="paper", yref="paper", **foot)
     sketch.layout["margin"] |= {"t": 84, "b": 72}
     sketch.layout["height"] += 110
@@ -118,7 +119,7 @@ def _bars(sketch: Sketch, found: Comparison, palette: Palette) -> None:
     ends = {"x0": bound_ns, "x1": bound_ns, "y0": 0, "y1": 1, "yref": "y domain"}
     sketch.shapes.append({"type": "line", "line": style, **ends})
     text = f"lower bound {format_ns(bound_ns)}"
-    above = {"y": 1, "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
+    above: dict[str, Any] = {"y": 1, "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
     sketch.note(text, palette["muted"], x=bound_ns, **above)
     sketch.layout |= {
         "xaxis": {"visible": False, "range": [0, max(times) * 1.15 or 1], "fixedrange": True},

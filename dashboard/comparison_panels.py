@@ -84,7 +84,7 @@ class Panel(NamedTuple):
         return {"xaxis": f"x{self.column + 1}", "yaxis": f"y{self.column + 1}"}
 
     @property
-    def refs(self) -> dict[str, str]:
+    def refs(self) -> dict[str, Any]:
         """The same for its words."""
         return {"xref": f"x{self.column + 1}", "yref": f"y{self.column + 1}"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,8 @@ def test_options_of_the_model_count() -> None:
 
 
 def test_the_foot_says_what_is_not_default() -> None:
-    words = "--ports 1 --jitter 10% --seed 3 --slow-rank 2:x3 --header 40 --delay 1:2us".split()
+    options = "--ports 1 --jitter 10% --seed 3 --slow-rank 2:x3 --header 40 --delay 1:2us"
+    words = shlex.split(options)
     output = compare("all_reduce", *STAR, "--sizes", "1KiB", "--csv", "t.csv", *words).output
     (foot,) = (line for line in output.splitlines() if line.startswith("step model"))
     for said in ("header 40 B", "delay rank 1 2.00 µs", "ports 1", "jitter 0.1", "seed 3",
