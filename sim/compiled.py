@@ -52,7 +52,12 @@ def run(function: F, n: int) -> F:
         function: The kernel; kernels that it calls are compiled along with it.
         n: How many transfers it will go through.
     """
-    return _compiled(function) if max(n, _EXPECTED.get()) >= WORTH and has_numba() else function
+    return _compiled(function) if compiles(n) else function
+
+
+def compiles(n: int) -> bool:
+    """Return whether `run` compiles a kernel that goes through so many transfers."""
+    return max(n, _EXPECTED.get()) >= WORTH and has_numba()
 
 
 @contextmanager

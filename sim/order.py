@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ScheduleError
+from .compiled import WORTH, compiles
 from .rows import narrow, occurrence
 from .schedule import Ints, Schedule
 
@@ -104,7 +105,7 @@ class Order(NamedTuple):
     """An order of all rows for a kernel, and what they move.
 
     Wave after wave happens, first its reads, then its writes. Kernels work cells out themselves, so
-    that nothing has to be kept for each move.
+    that nothing has to be kept for each move. Columns are lists where kernels run as plain Python.
 
     Attributes:
         reads, writes: Rows in the order in which they read and write, (rows,) each.
@@ -190,7 +191,7 @@ def order_of(schedule: Schedule, moved: Moves) -> Order:
         read_ends = np.searchsorted(starts[reads], level, side="right")
         write_ends = np.searchsorted(written[writes], level, side="right")
         base, n_pending = np.zeros_like(level), len(moved)
-    return Order(
+    order = Order(
         reads,
         writes,
         read_ends,
@@ -206,6 +207,13 @@ def order_of(schedule: Schedule, moved: Moves) -> Order:
         moved.first,
         schedule.slots_a_place,
     )
+    small = len(moved) < WORTH and not compiles(len(moved))
+    return Order(*(_listed(column) for column in order)) if small else order
+
+
+def _listed(column: Any) -> Any:
+    """Return a column as a list, which plain Python reads faster."""
+    return column.tolist() if isinstance(column, np.ndarray) else column
 
 
 def _levels_of(schedule: Schedule) -> tuple[Ints, Ints]:
