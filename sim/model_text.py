@@ -63,7 +63,16 @@ def _or_none(read: Read) -> Read:
 
 
 def _share(text: str) -> float:
-    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    try:
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no share, expected 10% or 0.1") from None
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is no whole number")
+    return int(text)
 
 
 def _percent(share: float) -> str:
@@ -122,8 +131,10 @@ OPTIONS: dict[str, Option] = {
     "jitter": Option(
         "--jitter", "SHARE", "Each message takes up to so much longer, as 10%.", _share, _percent
     ),
-    "seed": Option("--seed", "N", "Which draws of jitter.", int, str),
-    "ports": Option("--ports", "N", "Messages that a rank sends, and receives, at once.", int, str),
+    "seed": Option("--seed", "N", "Which draws of jitter.", _whole, str),
+    "ports": Option(
+        "--ports", "N", "Messages that a rank sends, and receives, at once.", _whole, str
+    ),
     "duplex": Option(
         "--duplex", "full|half", "half: both directions of a link share its rate.", str, str
     ),

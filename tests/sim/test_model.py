@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import click
 import networkx as nx
 import numpy as np
 import pytest
 
+from chunkscope.commands.common import model_of
+from chunkscope.commands.making import sim
 from chunkscope.errors import ScheduleError, TopologyError
 from chunkscope.sim import planning
 from chunkscope.sim.changes import Change, parse_change
@@ -20,6 +24,7 @@ from chunkscope.sim.model import Model
 from chunkscope.sim.order import POLICIES
 from chunkscope.sim.replay import Replay, simulate
 from chunkscope.sim.schedule import Schedule, Transfer
+from chunkscope.sim.spec import Spec
 from chunkscope.sim.topology import Topology, parse
 
 # 1 byte a nanosecond and 1 µs a link: a message of 1,000 bytes takes 2,000 ns over one link.
@@ -365,3 +370,53 @@ def test_a_wrong_change_is_pointed_at(text: str, at: int) -> None:
     _, shown, caret = str(caught.value).rsplit("\n", 2)
     assert shown == f"  {text}"
     assert caret == f"  {' ' * at}^"
+
+
+# The command line.
+
+EVERYTHING = Model(
+    policy="rank_step",
+    sharing=False,
+    reduce_Bps=12.5e9,
+    message_ns=1500.25,
+    header_bytes=16.5,
+    delay_ns={2: 1e6, 0: 3.0},
+    rendezvous_bytes=float("inf"),
+    burst_bytes=1 << 20,
+    segment_bytes=1 << 21,
+    ports=2,
+    jitter=0.125,
+    seed=7,
+    slow={3: 1.5},
+    changes=(Change("r0", "r1", 2e6), Change("r1", "r2", slower=3, both_ways=False)),
+    duplex="half",
+)
+
+
+def test_a_command_line_repeats_the_model() -> None:
+    spec = Spec("all_reduce", "ring", 4, model=EVERYTHING)
+    args = shlex.split(spec.command())[2:]
+    words = sim.make_context("sim", args).params
+    assert model_of(words) == EVERYTHING
+    assert Spec("all_reduce").command() == "chunkscope sim all_reduce"
+    assert Spec("all_reduce", model=EVERYTHING).command("run") == "chunkscope run all_reduce"
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "says"),
+    [
+        ("--link", "r0-r1:dies", "'dies': expected fails, x4 or 10GB/s"),
+        ("--slow-rank", "3", "expected RANK:xTIMES"),
+        ("--slow-rank", "3:2", "'2' is no factor, expected x2"),
+        ("--delay", "2:soon", "time 'soon' is no number with a unit"),
+        ("--jitter", "much", "'much' is no share, expected 10% or 0.1"),
+        ("--ports", "many", "'many' is no whole number"),
+        ("--header", "12 parsecs", "unknown unit"),
+    ],
+)
+def test_a_wrong_option_is_named(flag: str, text: str, says: str) -> None:
+    with pytest.raises(click.BadParameter) as caught:
+        sim.make_context("sim", ["all_reduce", flag, text])
+    assert says in str(caught.value)
+    assert caught.value.param is not None
+    assert flag in caught.value.param.opts
