@@ -4,8 +4,9 @@
     terms.time_ns(latency_ns=1000, bandwidth_Bps=100e9)
 
 See `terms` for what a form means and when it holds. The forms are in `closed_symmetric`
-(all_reduce, reduce_scatter, all_gather), `closed_rooted` (broadcast, reduce) `closed_blocks`
-(gather, scatter, all_to_all, barrier) and `closed_shifts` (send_recv).
+(all_reduce, reduce_scatter, all_gather), `closed_rooted` (broadcast, reduce), `closed_blocks`
+(gather, scatter, all_to_all, barrier) and `closed_shifts` (send_recv); those of native gloo are in
+`closed_gloo`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ScheduleError
-from . import closed_blocks, closed_rooted, closed_shifts, closed_symmetric
+from . import closed_blocks, closed_gloo, closed_rooted, closed_shifts, closed_symmetric
 from .terms import CLOSED, NOTHING, Terms
 
 __all__ = [
@@ -21,10 +22,16 @@ __all__ = [
     "Terms",
     "closed_blocks",
     "closed_form",
+    "closed_gloo",
     "closed_rooted",
     "closed_shifts",
     "closed_symmetric",
 ]
+
+# Why an algorithm has none.
+WITHOUT_FORM = {
+    ("reduce_scatter", "gloo_list"): "its rings, one a block, run at once and share every link",
+}
 
 
 def closed_form(
@@ -47,6 +54,9 @@ def closed_form(
         Terms(latencies=6, sent_bytes=6000.0, reduced_bytes=3000.0)
     """
     form = CLOSED.get((collective, algorithm))
+    if form is None and (collective, algorithm) in WITHOUT_FORM:
+        why = WITHOUT_FORM[collective, algorithm]
+        raise ScheduleError(f"no closed form of {collective} {algorithm}: {why}")
     if form is None:
         known = ", ".join(f"{one} {name}" for one, name in CLOSED)
         raise ScheduleError(f"no closed form of {collective} {algorithm}; there are: {known}")

@@ -5,26 +5,8 @@ protocol LL (src/graph/tuning.cc, 2.30): 0.6 µs a hop over NVLink and Infinity 
 PCIe, 2.7 µs over the network. A hop is from GPU to GPU: two links where a switch lies between, one
 where none does. What a real machine reaches is less; `chunkscope fit` measures it.
 
-    rate each way           from                                                        source
-    NVLink 2 and 3   25 GB/s a link; a V100 has 6, an A100 12                           [1] [2]
-    NVLink 4 and 5   25 and 50 GB/s a link; H100, B200 and GB200 have 18                [3] [4] [5]
-    Infinity Fabric  50 GB/s a link on MI250X, 64 GB/s on MI300X                        [6] [7]
-    PCIe 3, 4, 5     16 lanes of 8, 16, 32 GT/s, 128 of 130 bits: 15.75, 31.5, 63 GB/s  [8]
-    UPI              20.8 GB/s a link at 10.4 GT/s                                      [9]
-    NICs             100 Gbit/s EDR [1], 200 HDR [2] and Slingshot [6], 400 NDR         [3] [4] [5]
-
-Source:
-    [1] NVIDIA, "DGX-1 with Tesla V100 System Architecture", white paper WP-08437, 2017.
-    [2] NVIDIA, "DGX A100" data sheet, 2020.
-    [3] NVIDIA, "DGX H100" data sheet, 2022.
-    [4] NVIDIA, "DGX B200" data sheet, 2024.
-    [5] NVIDIA, "GB200 NVL72" data sheet, 2024.
-    [6] OLCF, "Frontier User Guide" (rates); ROCm RCCL, src/graph/rome_models.cc, model 63 (which
-        dies are linked, and which have a NIC); C. Pearson, "Interconnect Bandwidth Heterogeneity
-        on AMD MI250x and Infinity Fabric", arXiv 2302.14827, 2023 (four, two or one link).
-    [7] AMD, "Instinct MI300X Platform" data sheet, 2023: 896 GB/s a GPU, both ways, over 7 links.
-    [8] PCI-SIG, "PCI Express Base Specification", revisions 3.0 to 5.0.
-    [9] Intel, "Xeon Scalable Platform" product brief, 2017.
+Source: NCCL 2.30, src/graph/tuning.cc (latencies); PCI-SIG, "PCI Express Base Specification",
+revisions 3.0 to 5.0 (16 lanes of 8, 16 and 32 GT/s, 128 of 130 bits); each machine's own below.
 """
 
 from __future__ import annotations
@@ -115,31 +97,47 @@ def _direct(
 
 @_machine("dgx1-v100")
 def dgx1_v100(n: int, shape: Shape | None) -> Wiring:
-    """Return DGX-1 machines: 8 V100 in a hybrid cube mesh of NVLink 2, four EDR NICs."""
+    """Return DGX-1 machines: 8 V100 in a hybrid cube mesh of NVLink 2, four EDR NICs.
+
+    Source: NVIDIA, "DGX-1 with Tesla V100 System Architecture", white paper WP-08437, 2017 (six
+    NVLinks a GPU, 25 GB/s each way a link).
+    """
     return _direct(n, shape, _CUBE_MESH, 25, 4, _PCIE3, _net(100))
 
 
 @_machine("dgx-a100")
 def dgx_a100(n: int, shape: Shape | None) -> Wiring:
-    """Return DGX A100 machines: 8 A100 on NVSwitch, 300 GB/s a GPU; a 200 Gbit/s NIC each."""
+    """Return DGX A100 machines: 8 A100 on NVSwitch, 300 GB/s a GPU; a 200 Gbit/s NIC each.
+
+    Source: NVIDIA, "DGX A100" data sheet, 2020 (twelve NVLinks a GPU, 25 GB/s each way a link).
+    """
     return _nvswitch(n, shape, 8, 12 * 25, _PCIE4, _net(200))
 
 
 @_machine("dgx-h100")
 def dgx_h100(n: int, shape: Shape | None) -> Wiring:
-    """Return DGX H100 machines: 8 H100 on NVSwitch, 450 GB/s a GPU; a 400 Gbit/s NIC each."""
+    """Return DGX H100 machines: 8 H100 on NVSwitch, 450 GB/s a GPU; a 400 Gbit/s NIC each.
+
+    Source: NVIDIA, "DGX H100" data sheet, 2022 (18 NVLinks a GPU, 25 GB/s each way a link).
+    """
     return _nvswitch(n, shape, 8, 18 * 25, _PCIE5, _net(400))
 
 
 @_machine("dgx-b200")
 def dgx_b200(n: int, shape: Shape | None) -> Wiring:
-    """Return DGX B200 machines: 8 B200 on NVSwitch, 900 GB/s a GPU; a 400 Gbit/s NIC each."""
+    """Return DGX B200 machines: 8 B200 on NVSwitch, 900 GB/s a GPU; a 400 Gbit/s NIC each.
+
+    Source: NVIDIA, "DGX B200" data sheet, 2024 (18 NVLinks a GPU, 50 GB/s each way a link).
+    """
     return _nvswitch(n, shape, 8, 18 * 50, _PCIE5, _net(400))
 
 
 @_machine("nvl72")
 def nvl72(n: int, shape: Shape | None) -> Wiring:
-    """Return racks of 72 GPUs on one NVLink domain, 900 GB/s a GPU; a 400 Gbit/s NIC each."""
+    """Return racks of 72 GPUs on one NVLink domain, 900 GB/s a GPU; a 400 Gbit/s NIC each.
+
+    Source: NVIDIA, "GB200 NVL72" data sheet, 2024 (18 NVLinks a GPU, 50 GB/s each way a link).
+    """
     return _nvswitch(n, shape, 72, 18 * 50, _PCIE5, _net(400))
 
 
@@ -147,15 +145,24 @@ def nvl72(n: int, shape: Shape | None) -> Wiring:
 def mi250x(n: int, shape: Shape | None) -> Wiring:
     """Return machines of four MI250X, 8 dies on Infinity Fabric; a 200 Gbit/s NIC a package.
 
-    Links of 50 GB/s each way: four within a package, two or one between packages, as in an HPE
-    Cray EX235a.
+    Links of 50 GB/s each way: four within a package, two or one between packages, as in the nodes
+    of Frontier and LUMI (HPE Cray EX235a).
+
+    Source: OLCF, "Frontier User Guide" (200, 100 and 50 GB/s; Slingshot NICs); ROCm RCCL,
+    src/graph/rome_models.cc, model 63 (which dies are linked, and which have a NIC); C. Pearson,
+    "Interconnect Bandwidth Heterogeneity on AMD MI250x and Infinity Fabric", arXiv 2302.14827,
+    2023 (how many links each pair has).
     """
     return _direct(n, shape, _MI250X, 50, 4, _PCIE4, _net(200))
 
 
 @_machine("mi300x")
 def mi300x(n: int, shape: Shape | None) -> Wiring:
-    """Return machines of 8 MI300X, each linked to every other; a 400 Gbit/s NIC each."""
+    """Return machines of 8 MI300X, each linked to every other; a 400 Gbit/s NIC each.
+
+    Source: AMD, "Instinct MI300X Platform" data sheet, 2023 (896 GB/s a GPU, both ways, over seven
+    links).
+    """
     return _direct(n, shape, _MI300X, 64, 8, _PCIE5, _net(400))
 
 
@@ -165,6 +172,9 @@ def pcie(n: int, shape: Shape | None) -> Wiring:
 
     GPUs of different CPUs meet over two UPI links between them; the NIC, of 100 Gbit/s, is on the
     first CPU.
+
+    Source: Intel, "Xeon Scalable Platform" product brief, 2017 (UPI: 10.4 GT/s, 20.8 GB/s each way
+    a link); the box itself is nobody's, its shape is common.
     """
     net, machines, gpu = _gpus(n, shape, 8)
     host = [f"host{k}" for k in range(machines)]
