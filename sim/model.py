@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from math import isfinite
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ..errors import ScheduleError
 from ..traces.trace import JSON
 from .changes import Change, parse_change
-from .costs import COSTS, Costs, check_cost, check_number
+from .costs import COSTS, FREE, Costs, check_cost, check_number
 from .order import POLICIES, Policy
 from .topology import Topology
 
@@ -97,6 +97,14 @@ class Model:
         """Return what messages cost on a topology: the machine's own, but for what is set here."""
         mine = {name: getattr(self, name) for name in COSTS if getattr(self, name) is not None}
         return Costs(**asdict(topology.costs) | mine)
+
+    def on(self, topology: Topology) -> Model:
+        """Return the same model with what the machine costs; None where a cost is as by default."""
+        costs = asdict(self.costs(topology))
+        usual = asdict(FREE)
+        return replace(
+            self, **{name: None if cost == usual[name] else cost for name, cost in costs.items()}
+        )
 
     def to_dict(self, topology: Topology) -> dict[str, JSON]:
         """Return what a reader needs to know to get the same result again.

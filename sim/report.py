@@ -17,6 +17,7 @@ from ..traces.trace import JSON
 from ..units import format_Bps, format_bytes, format_ns
 from .activity import STATES
 from .critical import PARTS, Stage
+from .model_text import words
 
 if TYPE_CHECKING:
     from .cuts import Cut
@@ -42,6 +43,8 @@ def summary(replay: Replay) -> Iterator[str]:
         f"{took} (lower bound {format_ns(bounds.time_ns)}{_ratio(replay)}), "
         f"algbw {algbw}, busbw {busbw}"
     )
+    if unusual := words(replay.parameters.on(replay.topology)):
+        yield f"With {' '.join(unusual)}"
     if bounds.time_ns > 0:
         yield f"The bound: {bounds.text}"
     if (links := _links_in_short(replay)) is not None:

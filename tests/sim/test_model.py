@@ -23,6 +23,7 @@ from chunkscope.sim.library import build
 from chunkscope.sim.model import Model
 from chunkscope.sim.order import POLICIES
 from chunkscope.sim.replay import Replay, simulate
+from chunkscope.sim.report import summary
 from chunkscope.sim.schedule import Schedule, Transfer
 from chunkscope.sim.spec import Spec
 from chunkscope.sim.topology import Topology, parse
@@ -400,6 +401,13 @@ def test_a_command_line_repeats_the_model() -> None:
     assert model_of(words) == EVERYTHING
     assert Spec("all_reduce").command() == "chunkscope sim all_reduce"
     assert Spec("all_reduce", model=EVERYTHING).command("run") == "chunkscope run all_reduce"
+
+
+def test_a_summary_tells_what_is_not_as_usual() -> None:
+    machine = replace(parse(f"star:{EASY}", 2), costs=Costs(header_bytes=16))
+    lines = list(summary(run([send(0, 0, 1)], 2, machine, jitter=0.1, seed=7)))
+    assert "With --jitter 10% --seed 7 --header 16" in lines
+    assert not any("With" in line for line in summary(run([send(0, 0, 1)], 2)))
 
 
 @pytest.mark.parametrize(
