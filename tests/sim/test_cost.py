@@ -85,6 +85,26 @@ def test_switch_that_reduces_may_beat_what_ranks_can_do() -> None:
     assert cost.lower_bound_ns(replay) <= 2000
 
 
+@pytest.mark.parametrize(
+    ("collective", "factor"),
+    [
+        ("all_reduce", 2 * 7 / 8),
+        ("reduce_scatter", 7 / 8),
+        ("all_gather", 7 / 8),
+        ("all_to_all", 7 / 8),
+        ("gather", 7 / 8),
+        ("scatter", 7 / 8),
+        ("broadcast", 1),
+        ("reduce", 1),
+    ],
+)
+def test_bandwidths_are_those_of_nccl_tests(collective: str, factor: float) -> None:
+    replay = simulate(build(collective, None, 8).bind(8 * 500, "float16"), parse("ring", 8))
+    seconds = replay.exact_duration_ns / 1e9
+    assert replay.algbw_Bps == pytest.approx(8 * 500 * 2 / seconds)
+    assert replay.busbw_Bps == pytest.approx(replay.algbw_Bps * factor)
+
+
 # What must cross: all of the data by hand, for sets {0, 1} and {2, 3} and the root 0.
 
 

@@ -365,6 +365,19 @@ def test_impossible_parameters_are_refused(how: dict[str, Any], says: str) -> No
         simulate(build("all_reduce", "ring", 4), parse("ring", 4), **how)
 
 
+def test_times_beyond_int64_are_refused_with_the_way_out() -> None:
+    bound = build("all_reduce", "ring", 2).bind(10**15, "int8")
+    topology = parse("ring:1GB/s,1us", 2).with_link("r0", "r1", bandwidth_Bps=5e4)
+    with pytest.raises(ScheduleError, match=r"take 634 years, more than the 292 that .* less data"):
+        simulate(bound, topology)
+    assert simulate(bound, parse("ring:1GB/s,1us", 2)).duration_ns == 10**15 + 2000
+
+
+def test_a_replay_shows_itself_in_one_line() -> None:
+    replay = run([send(0, 0, 1)], 2)
+    assert repr(replay) == f"Replay(all_reduce by test, 2 ranks, 3.91 KiB on fully:{EASY}: 2.00 µs)"
+
+
 def test_model_says_what_was_simulated() -> None:
     model = run([send(0, 0, 1)], 2, policy="rank_step", sharing=False, header_bytes=16).model
     assert (model["policy"], model["sharing"], model["header_bytes"]) == ("rank_step", "off", 16)
@@ -372,7 +385,7 @@ def test_model_says_what_was_simulated() -> None:
     assert model["version"]
 
 
-# Laws.
+# Laws, of the algorithms that there are; `test_properties` has those of random schedules.
 
 TEXTS = ["ring:3GB/s,700ns", "line:1GB/s,1us", "star:2GB/s,0ns", "two-level", "fully:1GB/s,5us"]
 
@@ -387,7 +400,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, Topology]:
     return bound, parse(draw(st.sampled_from(texts)), n)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases(), st.sampled_from(POLICIES))
 def test_nothing_beats_the_lower_bounds_and_order_of_policies(
     case: tuple[Any, Topology], policy: Policy
@@ -398,7 +411,7 @@ def test_nothing_beats_the_lower_bounds_and_order_of_policies(
     assert (replay.arrived_ns >= replay.start_ns).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cases(), st.sampled_from(POLICIES))
 def test_every_byte_goes_over_every_link_of_its_path_and_no_link_is_overfull(
     case: tuple[Any, Topology], policy: Policy
@@ -420,7 +433,7 @@ def test_every_byte_goes_over_every_link_of_its_path_and_no_link_is_overfull(
         assert carried * 1e9 / rate <= replay.exact_duration_ns * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cases(), st.sampled_from(POLICIES))
 def test_both_passes_agree_where_no_link_is_shared(
     case: tuple[Any, Topology], policy: Policy
@@ -434,42 +447,6 @@ def test_both_passes_agree_where_no_link_is_shared(
     events = work.by_events(sharing=not met)
     for name in ("start", "arrived", "written"):
         np.testing.assert_allclose(getattr(events, name), getattr(times, name), rtol=1e-12)
-
-
-@settings(max_examples=40, deadline=None)
-@given(cases(), st.sampled_from(POLICIES), st.randoms())
-def test_naming_ranks_otherwise_changes_no_time(
-    case: tuple[Any, Topology], policy: Policy, random: Any
-) -> None:
-    bound, topology = case
-    schedule, n = bound.schedule, bound.schedule.group_size
-    if schedule.kind.by_block or schedule.root is not None:
-        return
-    new = list(range(n))
-    random.shuffle(new)
-    place = np.array([*new, *range(n, schedule.n_places)])
-    rows = (
-        schedule.step, schedule.channel, place[schedule.src], place[schedule.dst],
-        schedule.src_slot, schedule.dst_slot, schedule.n_slots, schedule.reduce,
-    )  # fmt: skip
-    renamed = Schedule.of(
-        schedule.collective,
-        schedule.algorithm,
-        n,
-        rows,
-        input=schedule.input[0],
-        output=schedule.output[0],
-        scratch=schedule.scratch[0],
-        window=schedule.window,
-        helpers=schedule.helpers,
-        after=schedule.after,
-        chunk_elements=schedule.chunk_elements,
-    )
-    nodes = [topology.ranks[new.index(rank)] for rank in range(n)]
-    moved = Topology(topology.network, tuple(nodes))
-    one = simulate(bound, topology, policy=policy)
-    two = simulate(renamed.bind(bound.count, "float32"), moved, policy=policy)
-    np.testing.assert_allclose(two.written_ns, one.written_ns, rtol=1e-9, atol=1e-6)
 
 
 def test_same_inputs_same_trace_in_every_process() -> None:
