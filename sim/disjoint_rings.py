@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 
 from ..errors import TopologyError
+from .network import Ints
 from .topology import Topology
 
 Ring = tuple[int, ...]
@@ -59,12 +60,16 @@ def _room(topology: Topology) -> Counter[tuple[int, int]]:
     """Return how many rings each pair of ranks with links both ways has room for."""
     rank_of = {node: rank for rank, node in enumerate(topology.ranks)}
     links = [
-        (*sorted((rank_of[link.a], rank_of[link.b])), link.bandwidth_Bps)
+        link
         for link in topology.links
-        if link.both_ways and link.a in rank_of and link.b in rank_of
+        if link.both_ways and link.a != link.b and {link.a, link.b} <= rank_of.keys()
     ]
-    slowest = min((rate for *_, rate in links), default=1.0)
-    return Counter({(a, b): int(rate / slowest + 1e-9) for a, b, rate in links if a != b})
+    slowest = min((link.bandwidth_Bps for link in links), default=1.0)
+    room: Counter[tuple[int, int]] = Counter()
+    for link in links:
+        a, b = sorted((rank_of[link.a], rank_of[link.b]))
+        room[a, b] = int(link.bandwidth_Bps / slowest + 1e-9)
+    return room
 
 
 def _edges(cycle: Ring) -> Iterator[tuple[int, int]]:
@@ -91,7 +96,7 @@ def _on_torus(topology: Topology) -> list[Ring] | None:
     return [tuple(first.tolist())] + ([rest] if rest else [])
 
 
-def _rest(first: np.ndarray, a: int, b: int) -> Ring | None:
+def _rest(first: Ints, a: int, b: int) -> Ring | None:
     """Return the ring of the links of a torus that one ring leaves over; None if it is none."""
     used = set(_edges(tuple(first.tolist())))
     rank = np.arange(a * b)

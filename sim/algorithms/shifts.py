@@ -102,5 +102,5 @@ def send_recv_pipeline(group_size: int, segments: int = 4) -> Schedule:
     dst = (rank + 1) % group_size
     moved = rows(rank + piece, rank, dst, piece, dst_slot=segments + piece, reduce=False)
     row = np.arange(group_size * segments).reshape(segments, group_size)
-    after = zip(row[:, 1:].flat, row[:, :-1].flat, strict=True)
+    after = zip(row[:, 1:].ravel().tolist(), row[:, :-1].ravel().tolist(), strict=True)
     return _of_rows("pipeline", group_size, moved, segments, after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import TopologyError
 from ..formats.graphs import SUFFIXES
@@ -64,7 +65,7 @@ def _placed(
     return Topology(network, ranks, where.whole, shape, routing, net.dims)
 
 
-def _without_places(network: Network, is_place: np.ndarray, n_ranks: int) -> Network:
+def _without_places(network: Network, is_place: npt.NDArray[np.bool_], n_ranks: int) -> Network:
     """Return the network without the places above `n_ranks`, and NICs that served them alone."""
     network = network.only(~is_place | (np.cumsum(is_place) <= n_ranks))
     linked = np.zeros(len(network.nodes), np.bool_)
