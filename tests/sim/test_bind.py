@@ -182,3 +182,25 @@ def test_sizes_of_a_large_ring_add_up() -> None:
     bound = build("all_reduce", "ring", 64).bind(1000, "float16")
     assert int(bound.row_bytes.sum()) == 2 * 63 * 2000
     assert np.array_equal(bound.message_bytes, bound.row_bytes)
+
+
+def test_sizes_of_a_petabyte_are_exact() -> None:
+    ring = build("all_reduce", "ring", 3)
+    bound = ring.bind(10**15, "uint8")
+    assert bound.chunk_elements.tolist() == [333333333333334, 333333333333333, 333333333333333]
+    assert int(bound.message_bytes.sum()) == 4 * 10**15
+    assert bound.output(2).offset_elements.tolist() == [0, 333333333333334, 666666666666667]
+    assert ring.bind(2**53, "uint8").size_bytes == 2**53
+    with pytest.raises(
+        ScheduleError, match="count is 10000000000000000: that is 80000000000000000 b"
+    ):
+        ring.bind(10**16, "float64")
+    with pytest.raises(ScheduleError, match=r"splits are .* expected up to 4"):
+        build("all_gather", "ring", 2).bind(4, "int8", splits=[2**63, 1])
+
+
+def test_bytes_of_a_message_of_several_rows() -> None:
+    rows = [Transfer(0, 0, 0, 1, slot, slot) for slot in (0, 2)]
+    rows.insert(1, Transfer(0, 0, 0, 2, 1, 1))
+    schedule = Schedule.of("broadcast", "x", 3, rows, input=range(3), output=range(3), root=0)
+    assert schedule.bind(8, "int8").message_bytes.tolist() == [3 + 2, 3]

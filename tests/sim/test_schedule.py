@@ -137,3 +137,23 @@ def test_columns_are_small() -> None:
     ring = build("all_reduce", "ring", 16)
     names = ("step", "channel", "src", "dst", "src_slot", "dst_slot", "n_slots", "reduce")
     assert sum(np.asarray(getattr(ring, name)).itemsize for name in names) <= 31
+
+
+def test_what_is_the_same_is_kept_once() -> None:
+    """Each row of a ring is a message and a move of its own, to the slot that it comes from."""
+    ring = build("all_reduce", "ring", 8)
+    bound = ring.bind(64)
+    assert np.shares_memory(ring.src_slot, ring.dst_slot)
+    assert ring.messages.of_row is ring.messages.first_row
+    assert bound.moves.row is bound.moves.first is ring.numbers
+    assert bound.row_chunk is bound.move_chunk
+    assert bound.move_chunk.itemsize == 4
+
+
+def test_a_cell_that_is_no_number() -> None:
+    for step in ("a", 10**30, None):
+        assert "step of a row is no int32" in refused([Transfer(step, 0, 0, 1, 0, 0)])  # type: ignore[arg-type]
+    for step in (0.5, float("nan"), 2**31):
+        assert f"row 0: step is {step}, expected a int32" in refused(
+            [Transfer(step, 0, 0, 1, 0, 0)]  # type: ignore[arg-type]
+        )

@@ -40,6 +40,33 @@ class Oracle:
     written: set[int] = field(default_factory=set)
     payload: dict[int, list[int]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Note for each row which rows must have arrived, started or been written before it may."""
+        self.rows = rows = self.schedule.transfers
+        reads = [{(r.src, r.src_slot + k) for k in range(r.n_slots)} for r in rows]
+        writes = [{(r.dst, r.dst_slot + k) for k in range(r.n_slots)} for r in rows]
+        message = [(r.step, r.channel, r.src, r.dst) for r in rows]
+        self.together: list[list[int]] = []
+        self.start_needs: list[tuple[set[int], set[int]]] = []
+        self.write_needs: list[tuple[set[int], set[int]]] = []
+        for row, me in enumerate(rows):
+            same = [(k, r) for k, r in enumerate(rows) if r.channel == me.channel]
+            alone = me.src == me.dst
+            self.together.append(
+                [row] if alone else [k for k, _ in same if message[k] == message[row]]
+            )
+            entered = me.step - self.schedule.window
+            arrived = {k for k, r in same if r.src == me.src and r.step <= entered}
+            written = {k for k, r in same if r.step < me.step and reads[row] & writes[k]}
+            for later, earlier in self.schedule.after.tolist():
+                if later == row:
+                    (written if rows[earlier].dst == me.src else arrived).add(earlier)
+            self.start_needs.append((arrived, written))
+            up_to_now = [k for k, r in same if k != row and r.step <= me.step]
+            started = {k for k in up_to_now if reads[k] & writes[row]}
+            before = [k for k in up_to_now if (rows[k].step, k) < (me.step, row)]
+            self.write_needs.append((started, {k for k in before if writes[k] & writes[row]}))
+
     def value(self, place: int, chunk: int) -> int:
         """The number that a rank puts in as a chunk: large, so that no two sums are equal."""
         whose = place if self.schedule.kind.reduces else 0
@@ -48,8 +75,6 @@ class Oracle:
     def run(self) -> bool:
         """Run to the end; return whether every output is right. Stuck rows are an error."""
         schedule = self.schedule
-        self.rows = schedule.transfers
-        self.message = [(r.step, r.channel, r.src, r.dst) for r in self.rows]
         for place in range(schedule.n_places):
             for slot in range(schedule.slots_a_place):
                 self.slots[place, slot] = self.rng.getrandbits(60)
@@ -65,38 +90,18 @@ class Oracle:
             act(row)
         return self.right()
 
-    def with_row(self, row: int) -> list[int]:
-        """The rows that travel in one message with a row."""
-        if self.rows[row].src == self.rows[row].dst:
-            return [row]
-        return [k for k, message in enumerate(self.message) if message == self.message[row]]
-
     def can_start(self) -> list[tuple[Callable[[int], None], int]]:
         waiting = [row for row in range(len(self.rows)) if row not in self.started]
         return [
-            (self.start, row) for row in waiting if all(map(self.may_start, self.with_row(row)))
+            (self.start, row) for row in waiting if all(map(self.may_start, self.together[row]))
         ]
 
     def may_start(self, row: int) -> bool:
-        me = self.rows[row]
-        reads = {(me.src, me.src_slot + k) for k in range(me.n_slots)}
-        for k, other in enumerate(self.rows):
-            if other.channel != me.channel:
-                continue
-            entered = other.src == me.src and other.step <= me.step - self.schedule.window
-            if entered and k not in self.arrived:
-                return False
-            if other.step < me.step and reads & self.cells_written(k) and k not in self.written:
-                return False
-        for later, earlier in self.schedule.after.tolist():
-            if later == row:
-                ends_here = self.rows[earlier].dst == me.src
-                if earlier not in (self.written if ends_here else self.arrived):
-                    return False
-        return True
+        arrived, written = self.start_needs[row]
+        return arrived <= self.arrived and written <= self.written
 
     def start(self, row: int) -> None:
-        for k in self.with_row(row):
+        for k in self.together[row]:
             me = self.rows[k]
             self.payload[k] = [self.slots[me.src, me.src_slot + j] for j in range(me.n_slots)]
             self.started.add(k)
@@ -105,11 +110,7 @@ class Oracle:
         return [(self.arrive, row) for row in self.started - self.arrived]
 
     def arrive(self, row: int) -> None:
-        self.arrived.update(self.with_row(row))
-
-    def cells_written(self, row: int) -> set[tuple[int, int]]:
-        me = self.rows[row]
-        return {(me.dst, me.dst_slot + k) for k in range(me.n_slots)}
+        self.arrived.update(self.together[row])
 
     def can_be_written(self) -> list[tuple[Callable[[int], None], int]]:
         return [
@@ -117,17 +118,8 @@ class Oracle:
         ]
 
     def may_be_written(self, row: int) -> bool:
-        me, cells = self.rows[row], self.cells_written(row)
-        for k, other in enumerate(self.rows):
-            if other.channel != me.channel or k == row:
-                continue
-            reads = {(other.src, other.src_slot + j) for j in range(other.n_slots)}
-            if other.step <= me.step and reads & cells and k not in self.started:
-                return False
-            earlier = (other.step, k) < (me.step, row)
-            if earlier and cells & self.cells_written(k) and k not in self.written:
-                return False
-        return True
+        started, written = self.write_needs[row]
+        return started <= self.started and written <= self.written
 
     def write(self, row: int) -> None:
         me = self.rows[row]
