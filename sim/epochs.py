@@ -171,7 +171,9 @@ def _half(network: Network, rate: Floats, links: Ints) -> tuple[Floats, Ints]:
     """Return rates and paths where both directions of a link count as the first of them."""
     own = np.arange(len(rate))
     back = np.where(network.reverse >= 0, network.reverse, own)
-    return np.minimum(rate, rate[back]), np.minimum(own, back)[links]
+    works = np.where(rate > 0, rate, np.inf)
+    slower = np.minimum(works, works[back])
+    return np.where(np.isinf(slower), 0.0, slower), np.minimum(own, back)[links]
 
 
 def slow_places(slow: Mapping[int, float], n_ranks: int, n_places: int) -> Floats:

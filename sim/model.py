@@ -100,11 +100,12 @@ class Model:
 
     def on(self, topology: Topology) -> Model:
         """Return the same model with what the machine costs; None where a cost is as by default."""
-        costs = asdict(self.costs(topology))
         usual = asdict(FREE)
-        return replace(
-            self, **{name: None if cost == usual[name] else cost for name, cost in costs.items()}
-        )
+        own: dict[str, Any] = {
+            name: None if cost == usual[name] else cost
+            for name, cost in asdict(self.costs(topology)).items()
+        }
+        return replace(self, **own)
 
     def to_dict(self, topology: Topology) -> dict[str, JSON]:
         """Return what a reader needs to know to get the same result again.

@@ -202,6 +202,8 @@ def test_two_directions_of_a_half_duplex_link_share_its_rate() -> None:
     assert arrivals(half) == [3000, 3000]
     assert half.model["duplex"] == "half"
     assert arrivals(run(rows, 2, duplex="half", sharing=False)) == [2000, 2000]
+    one_way = run([send(0, 0, 1)], 2, duplex="half", changes=["r1>r0:fails"])
+    assert arrivals(one_way) == [2000]
 
 
 def test_a_slower_link_and_one_that_failed_from_the_start() -> None:
