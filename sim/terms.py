@@ -29,7 +29,13 @@ class Terms(NamedTuple):
     reduced_bytes: float = 0.0
 
     def time_ns(
-        self, latency_ns: float, bandwidth_Bps: float, reduce_Bps: float | None = None
+        self,
+        latency_ns: float,
+        bandwidth_Bps: float,
+        reduce_Bps: float | None = None,
+        *,
+        message_ns: float = 0.0,
+        header_bytes: float = 0.0,
     ) -> float:
         """Return the time.
 
@@ -37,13 +43,17 @@ class Terms(NamedTuple):
             latency_ns: α, latency of a path.
             bandwidth_Bps: B, rate of a path.
             reduce_Bps: 1/γ, bytes a second that a rank reduces; None for no cost.
+            message_ns: Fixed cost of a message, beside its latency.
+            header_bytes: Bytes that each message carries besides its data.
 
         Example:
             >>> Terms(6, 6000).time_ns(latency_ns=1000, bandwidth_Bps=1e9)
             12000.0
         """
         reduce_ns = 0.0 if reduce_Bps is None else self.reduced_bytes * 1e9 / reduce_Bps
-        return self.latencies * latency_ns + self.sent_bytes * 1e9 / bandwidth_Bps + reduce_ns
+        sent_bytes = self.sent_bytes + self.latencies * header_bytes
+        each_ns = latency_ns + message_ns
+        return self.latencies * each_ns + sent_bytes * 1e9 / bandwidth_Bps + reduce_ns
 
     def __mul__(self, times: Any) -> Terms:
         """Return the cost of so many like it, one after the other."""

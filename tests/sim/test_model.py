@@ -18,6 +18,7 @@ from chunkscope.commands.making import sim
 from chunkscope.errors import ScheduleError, TopologyError
 from chunkscope.sim import planning
 from chunkscope.sim.changes import Change, parse_change
+from chunkscope.sim.closed import closed_form
 from chunkscope.sim.costs import Costs
 from chunkscope.sim.library import build
 from chunkscope.sim.model import Model
@@ -141,6 +142,15 @@ def test_a_long_message_travels_as_segments_with_a_header_and_a_cost_each() -> N
     assert arrivals(run(row, 2, segment_bytes=300, **each)) == [1000 + 4 * 100 + 1000 + 4 * 10]
     assert arrivals(run(row, 2, slot_bytes=0, segment_bytes=300, **each)) == [1000 + 100 + 10]
     assert arrivals(run(row, 2, segment_bytes=300)) == [2000]  # what costs nothing changes nothing
+
+
+@pytest.mark.parametrize(("collective", "algorithm"), [("all_reduce", "ring"), ("barrier", "tree")])
+def test_fixed_costs_and_headers_are_in_the_closed_forms(collective: str, algorithm: str) -> None:
+    each = {"message_ns": 300.0, "header_bytes": 16.0}
+    bound = build(collective, algorithm, 8).bind(800 if collective == "all_reduce" else 0, "int8")
+    replay = simulate(bound, parse(f"fully:{EASY}", 8), policy="lockstep", **each)
+    terms = closed_form(collective, algorithm, 8, bound.size_bytes)
+    assert replay.exact_duration_ns == pytest.approx(terms.time_ns(1000, 1e9, **each), rel=1e-12)
 
 
 # Jitter.
