@@ -85,6 +85,26 @@ def test_topology_points_at_the_character() -> None:
     assert text[caret.index("^")] in "1X"
 
 
+@pytest.mark.parametrize(
+    ("topology", "says"),
+    [
+        ("rign", "did you mean ring?"),
+        ("dgx-h100x0", "expected 1 machine or more"),
+        ("ring:2*moon:2", "unknown dimension 'moon'"),
+        ("torus:99999x99999", "more than 500,000 nodes"),
+        ("broken.json", "broken.json: is neither GraphML nor JSON"),
+        ("small.json", "small.json: has places for 2 ranks, but there are 4"),
+        ("folder.graphml", "folder.graphml: cannot be read: Is a directory"),
+    ],
+)
+def test_topologies_that_cannot_be(topology: str, says: str) -> None:
+    Path("folder.graphml").mkdir()
+    small = chunkscope.topology("star", 2).to_json()
+    Path("small.json").write_text(small)
+    Path("broken.json").write_text(small[:-7])
+    assert says in " ".join(refused("sim", "all_reduce", "--topology", topology).split())
+
+
 def test_ranks_without_a_path() -> None:
     topology = chunkscope.topology("line", 4).without_link("r1", "r2")
     schedule = chunkscope.build("all_reduce", "ring", 4)

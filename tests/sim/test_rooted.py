@@ -15,7 +15,7 @@ from chunkscope.sim.library import algorithms, build
 from chunkscope.sim.replay import simulate
 from chunkscope.sim.schedule import Schedule
 from chunkscope.sim.topology import parse
-from chunkscope.sim.values import compute
+from chunkscope.sim.values import compute, default_inputs
 from chunkscope.sim.verify import verify
 from chunkscope.traces.record.ranks import Ranks
 
@@ -246,11 +246,33 @@ def executed(root: int) -> list[str]:
     return wrong
 
 
+def executed_as_computed() -> list[str]:
+    """In a rank: algorithms without a root against the numbers that they should give."""
+    import torch
+    import torch.distributed as dist
+
+    import chunkscope
+
+    rank, n, wrong = dist.get_rank(), dist.get_world_size(), []
+    for entry in algorithms():
+        schedule = build(entry.collective, entry.name, n)
+        if schedule.kind.rooted or schedule.helpers or entry.collective == "barrier":
+            continue
+        bound = schedule.bind(2 * n, "int64")
+        inputs = default_inputs(bound)
+        expected = compute(bound, inputs).outputs[rank]
+        found = chunkscope.execute(schedule, torch.from_numpy(np.array(inputs[rank])))
+        if found is None or expected is None or found.tolist() != expected.tolist():
+            wrong.append(f"{entry.collective} {entry.name}: {found}, expected {expected}")
+    return wrong
+
+
 @pytest.mark.ranks
 def test_eight_real_ranks() -> None:
     with Ranks(8, preload=("chunkscope.sim.execute",)) as ranks:
         for root in (0, 5):
             assert ranks.run(executed, root) == [[]] * 8
+        assert ranks.run(executed_as_computed) == [[]] * 8
 
 
 PICTURES: list[tuple[str, str, int, dict[str, Any]]] = [
