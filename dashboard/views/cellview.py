@@ -388,7 +388,8 @@ class Cells:
         x, y = self.corner(spot, k, True)
         busy = self.busy(cell)
         size = self.index_size
-        if self.most > 10 and (spot.w - 2 * self.pad) / self.most < 1.3 * size:
+        digits = len(str(self.most - 1))
+        if (spot.w - 2 * self.pad) / self.most < digits * MONO_EM * size + 1:
             return
         common: dict[str, Any] = {"font": "mono", "size": size, "anchor": "middle"}
         x, y = x + self.look.w / 2, y + self.look.h + 1.5 * size

@@ -29,6 +29,7 @@ INNER = Box(52, 144, 1176, 405)  # room of the cards, above the legend
 TREE = Box(52, 148, 1176, 446)
 MOST_IN_ROW = 16  # ranks
 MOST_IN_TREE = 4  # cells
+MOST_LEAVES = 8
 NAME_W = 124  # room of a rank's name beside its cells
 
 
@@ -81,8 +82,9 @@ def _family(view: Cells) -> Family | None:
     """
     found = family(view.story)
     own = {len(place.cells) for place in view.story.places if place.rank is not None}
-    drawn = found is not None and found.root < view.n and len(own) == 1 and max(own) <= MOST_IN_TREE
-    return found if drawn else None
+    if found is None or found.root >= view.n or len(own) > 1 or max(own) > MOST_IN_TREE:
+        return None
+    return found if view.n - len(found.children) <= MOST_LEAVES or view.n > MOST_IN_ROW else None
 
 
 def _ring(view: Cells) -> Layout:
