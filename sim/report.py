@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # Transfers up to which a summary says who waits: that takes a look at every moment.
 _MOMENTS_UP_TO = 200_000
-# Links and ranks that `details` and `facts` name.
-_MOST = 16
+# Links, ranks and waits that `details` names, and `facts`.
+_MOST, _MOST_FACTS = 16, 10_000
 # Stages of the chain that `details` shows at each end.
 _ENDS = 8
 # Hops that a summary writes out of a chain.
@@ -115,10 +115,10 @@ def facts(replay: Replay) -> dict[str, JSON]:
             "cut": _cut_facts(bounds.cut),
             "decides": bounds.text,
         },
-        "links": [load._asdict() for load in replay.links.busiest(_MOST)],
+        "links": [load._asdict() for load in replay.links.busiest(_MOST_FACTS)],
         "chain": chain,
         "ranks": list(replay.activity.table()),
-        "waits": [wait._asdict() for wait in replay.activity.waits[:_MOST]],
+        "waits": [wait._asdict() for wait in replay.activity.waits[:_MOST_FACTS]],
         "model": replay.model,
     }
     return found
