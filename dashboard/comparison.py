@@ -31,8 +31,10 @@ def figure(found: Comparison, theme: str = "light") -> go.Figure:
 
     Example:
         >>> from ..sim.compare import compare
-        >>> figure(compare("broadcast", 4, sizes="1KiB:1MiB")).layout.title.text
-        'Use flat below 4.08 KiB and scatter_all_gather above.'
+        >>> chosen = ["ring", "recursive_doubling"]
+        >>> found = compare("all_reduce", 4, "fully:1GB/s,1us", chosen)
+        >>> figure(found).layout.title.text
+        'Use recursive_doubling below 7.83 KiB and ring above.'
     """
     palette = PALETTES[theme]
     sketch = _sketch(found, palette)

@@ -72,6 +72,11 @@ class Answer:
     in_network: bool = False
     bounds: tuple[Bounds, ...] = ()
 
+    @property
+    def has_times(self) -> bool:
+        """Whether it has a time at some size."""
+        return len(self.reasons) < len(self.time_ns)
+
     @staticmethod
     def joined(answers: Sequence[Answer]) -> Answer:
         """Return the answers to the pieces of one plan as one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -88,26 +89,20 @@ def compare(
     unit = _unit(spec)
     size_bytes = _sizes(spec, sizes, unit)
     plans, invalid = contenders(spec, algorithms)
-    runner = Runner(executor, progress)
     points = len(plans) * len(size_bytes)
-    sweep = _Sweep(network, most_transfers, points, runner)
+    sweep = _Sweep(network, most_transfers, points, Runner(executor, progress))
     answers = sweep.of([(plan, size_bytes) for plan in plans])
-    time_ns = np.array([answer.time_ns for answer in answers]).reshape(len(plans), -1)
-    there = ~np.isnan(time_ns)
     left_out = (*invalid, *(out for pair in zip(plans, answers) for out in _left_out(*pair)))
-    if not there.any():
+    done = [(plan, answer) for plan, answer in zip(plans, answers) if answer.has_times]
+    if not done:
         reasons = "; ".join(f"{out.algorithm}: {out.reason}" for out in left_out[:3])
         raise ScheduleError(f"no algorithm of {collective} has a time here: {reasons}")
-    rows, columns = there.any(axis=1), there.any(axis=0)
-    kept = [k for k in range(len(plans)) if rows[k]]
-    time_ns, size_bytes = time_ns[rows][:, columns], size_bytes[columns]
-    bounds = sweep.bounds([(plans[k], answers[k]) for k in kept], size_bytes)
-
-    def more(sizes: Mapping[int, Sequence[int]]) -> dict[int, Sequence[float]]:
-        found = sweep.of([(plans[kept[k]], np.array(of_k)) for k, of_k in sizes.items()])
-        return {k: answer.time_ns for k, answer in zip(sizes, found)}
-
-    names = tuple(plans[k].name for k in kept)
+    names = tuple(plan.name for plan, _ in done)
+    time_ns = np.array([answer.time_ns for _, answer in done])
+    somebody = ~np.isnan(time_ns).all(axis=0)
+    size_bytes, time_ns = size_bytes[somebody], time_ns[:, somebody]
+    bounds = sweep.bounds(done, size_bytes)
+    more = partial(sweep.more, [plan for plan, _ in done])
     return Comparison(
         collective=collective,
         ranks=ranks,
@@ -144,6 +139,13 @@ class _Sweep:
             ends.append(len(pieces))
         answers = self.runner.answers(pieces)
         return [Answer.joined(answers[low:high]) for low, high in pairwise(ends)]
+
+    def more(
+        self, plans: Sequence[Plan], sizes: Mapping[int, Sequence[int]]
+    ) -> dict[int, Sequence[float]]:
+        """Return the times of some plans at some more sizes."""
+        answers = self.of([(plans[k], np.array(of_plan)) for k, of_plan in sizes.items()])
+        return {k: answer.time_ns for k, answer in zip(sizes, answers)}
 
     def _piece(self, plan: Plan, sizes: tuple[int, ...], bounds: bool) -> Piece:
         return Piece(plan, self.topology, sizes, self.most_transfers, self.points, bounds)
@@ -188,9 +190,9 @@ def _sizes(spec: Spec, sizes: str | Sequence[int], unit: int) -> Ints:
 
 def _left_out(plan: Plan, answer: Answer) -> list[LeftOut]:
     """Return why a plan has no time, reason by reason."""
+    if answer.reasons and not answer.has_times:
+        return [LeftOut(plan.name, next(iter(answer.reasons.values())))]
     sizes: dict[str, list[int]] = {}
     for size, reason in answer.reasons.items():
         sizes.setdefault(reason, []).append(size)
-    if len(answer.reasons) == len(answer.time_ns):
-        return [LeftOut(plan.name, next(iter(sizes)))]
     return [LeftOut(plan.name, reason, tuple(at)) for reason, at in sizes.items()]
