@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
@@ -47,6 +48,8 @@ RENO = {
 SIZES = tuple(1 << k for k in range(16, 25))
 BAR = 0.05
 PAUSE_S = 0.005  # in which a bucket of 32 KB at 100 Mbit/s fills again
+# Ranks go before what else the machine does: all of them share its cores, which real hosts do not.
+FIRST = ("chrt", "--fifo", "1") if shutil.which("chrt") else ()
 NATIVE_STEPS = {"all_reduce": "ring", "broadcast": "tree"}  # textbook's name of what gloo does
 SIMGRID = {
     "ring": ("allreduce", "lr"),
@@ -158,10 +161,10 @@ def measure(group: str, rounds: int) -> dict[str, Any]:
     settings = RENO if tcp else None
     with tempfile.TemporaryDirectory() as folder, hosts(int(n), RATE, settings) as names:
         topology = Path(folder) / "machine.json"
-        command = [sys.executable, "-m", "chunkscope", "fit", "-o", str(topology), "--json"]
+        command = [*FIRST, sys.executable, "-m", "chunkscope", "fit", "-o", str(topology), "--json"]
         fitted = json.loads(run_on(names, command, timeout=170)[0])
         fitted.pop("output")
-        command = [sys.executable, str(HERE), "--worker", str(rounds)]
+        command = [*FIRST, sys.executable, str(HERE), "--worker", str(rounds)]
         taken = json.loads(run_on(names, command, timeout=170)[0])
         return {
             "ranks": int(n),
@@ -216,10 +219,12 @@ def closed_ms(case: Case, n: int, size_bytes: int, link: dict[str, float]) -> fl
 
 
 def simgrid_ms(case: Case, network: str, n: int, size_bytes: int) -> float | None:
-    if _simgrid.version() is None or case.textbook not in SIMGRID:
+    if _simgrid.version() is None or size_bytes not in FEW:
         return None
     names = SIMGRID[case.textbook]
-    theirs = _simgrid.Case(case.collective, case.textbook, *names, network, n, size_bytes)
+    theirs = _simgrid.Case(
+        case.collective, case.textbook, *names, network, n, size_bytes=size_bytes
+    )
     with tempfile.TemporaryDirectory() as folder:
         _simgrid.write_files(theirs, Path(folder))
         found = _simgrid.replay(theirs, Path(folder), timeout_s=60)
@@ -298,6 +303,7 @@ def main() -> None:
     parser.add_argument("--worker", type=int, metavar="ROUNDS", help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help="only write the page")
     parser.add_argument("--groups", nargs="*", default=GROUPS, choices=GROUPS)
+    parser.add_argument("--measure", action="store_true", help="only measure, write no page")
     parser.add_argument("--rounds", type=int, default=3, help="how often all is measured")
     given = parser.parse_args()
     if given.worker:
@@ -311,8 +317,8 @@ def main() -> None:
         for group in given.groups:
             kept[group] = measure(group, given.rounds)
             NUMBERS.write_text(json.dumps(kept) + "\n")
-    write_page(kept)
-    print(page_of(kept))
+    if not given.measure:
+        write_page(kept)
 
 
 if __name__ == "__main__":
