@@ -331,8 +331,9 @@ def test_the_same_seed_gives_the_same_trace_to_the_byte(case: Case, seed: int) -
 
 def test_the_first_message_that_can_go_has_the_port_whatever_its_ranks_are_called() -> None:
     for r in permutations(range(4)):
-        rows = [Transfer(0, 0, r[a], r[b], a, b) for a, b in ((0, 1), (2, 1), (2, 3))]
+        ways = ((0, 0, 2), (1, 1, 3), (1, 3, 2))
+        rows = [Transfer(step, 0, r[a], r[b], k, k) for k, (step, a, b) in enumerate(ways)]
         plan = Schedule.of("all_reduce", "test", 4, rows, input=range(4), output=range(4))
         fully = parse("fully:1GB/s,1us", 4)
         replay = simulate(plan.bind(4000, "int8"), fully, ports=1)
-        assert replay.t_start_ns.tolist() == [0, 2000, 0], r
+        assert replay.t_start_ns.tolist() == [0, 0, 2000], r
