@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -69,6 +70,16 @@ def test_costs_come_from_the_topology_unless_the_model_says_otherwise() -> None:
     assert run(row, 2, machine, message_ns=0, reduce_Bps=float("inf")).exact_duration_ns == 2016.5
     assert run(row, 2, machine, header_bytes=0).model["header_bytes"] == 0
     assert run(row, 2, machine).model["message_ns"] == 300
+
+
+def test_a_file_keeps_its_costs_where_fewer_ranks_are_placed_on_it(tmp_path: Path) -> None:
+    costs = Costs(message_ns=300, rendezvous_bytes=4096)
+    file = tmp_path / "machine.json"
+    file.write_text(replace(parse("star", 8), costs=costs).to_json())
+    machine = parse(str(file), 4)
+    assert machine.n_ranks == 4
+    assert Model().costs(machine) == costs
+    assert Model(rendezvous_bytes=0).costs(machine) == replace(costs, rendezvous_bytes=0)
 
 
 @pytest.mark.parametrize(
