@@ -9,7 +9,8 @@ from ..film import FOREVER, Film
 from ..reel import Reel
 from ..story import Story
 from . import frame, sentences, words
-from .cellview import Cells, Form
+from .cellview import Cells
+from .forms import Form
 from .gantt import Gantt
 from .layout import Box, Layout, columns_of, family, ring, tree
 from .metrics import text_width

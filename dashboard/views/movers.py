@@ -1,4 +1,4 @@
-"""Ways and the messages on them, and the sum that an arrival makes."""
+"""Ways and the messages on them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .cellview import Cells
 from .lanes import shared
 from .layout import AIR, Layout, Point, along, lengths
 from .metrics import text_width
+from .sums import Sums
 from .tiles import Shape, arrowhead, patch, put
 
 # Begin, end and time of a straight piece of a way, and whether the motion is eased.
@@ -43,12 +44,8 @@ class Pen:
     idle: str = "link"
 
 
-# Smallest text of a sum.
-SMALLEST = 14.0
 # So many messages of one step go side by side on one way; more are one bundle.
 MOST_BESIDE = 2
-# Weight and ink of signs, operands and the result.
-_STRENGTHS = ((500, "muted"), (500, "text"), (800, "ink"))
 
 
 class Movers:
@@ -113,8 +110,7 @@ class Movers:
                 self._dot(reel, number, message)
             else:
                 self._message(reel, number, message)
-        for numbers in _sums(self.view.story).values():
-            self._sum(reel, numbers)
+        Sums(self.view, self.layout).draw(reel)
 
     def _spans(self, src: int, dst: int) -> list[Span]:
         """Return when a way is busy."""
@@ -316,44 +312,6 @@ class Movers:
         reel.text(ax + shift, ay + down, text, to=(bx + shift, by + down),
                   anchor="start" if right else "end", **style)  # fmt: skip
 
-    def _sum(self, reel: Reel, numbers: Sequence[int]) -> None:
-        """Write arriving + own = result, from 40 % of the flight until the step is over.
-
-        Args:
-            reel: Where to draw.
-            numbers: Messages that arrive at one slot in one step, in order.
-        """
-        view = self.view
-        messages = [view.story.messages[number] for number in numbers]
-        pieces = [message.pieces[0] for message in messages]
-        own = pieces[0].before
-        if view.story.places[messages[0].dst].rank is None and own.values is None:
-            operands = [piece.payload for piece in pieces]  # a switch has nothing of its own
-        else:
-            operands = [*(piece.payload for piece in pieces[::-1]), own]
-        if not view.numbers or len(operands) < 2 or not all(c.values for c in operands):
-            return
-        if self.layout.ways and (len(messages[0].pieces) > 1 or view.rows > 3):
-            return  # one sum for many would be taken for all of them
-        start, end = view.pace.flights[numbers[0]]
-        during = (start + 0.4 * (end - start), view.pace.steps[messages[0].step][1])
-        spot = self.layout.spots[messages[0].dst]
-        for digits, most in ((view.look.digits, 8), (4, 8), (4, 2), (3, 2)):
-            texts = [view.text(content, digits) for content in (*operands, pieces[-1].after)]
-            sum_ = words.total(view.story.op, words.shortened(texts[:-1], most), texts[-1])
-            em = sum(width for _, width, _ in sum_)
-            x, y, size, anchor = view.sum_place(spot, em)
-            if size >= 18:
-                break
-        if size < SMALLEST:
-            return
-        left = x - em * size * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
-        for text, width, strong in sum_:
-            weight, ink = _STRENGTHS[strong]
-            reel.text(left + width * size / 2, y, text, font="mono", size=size, anchor="middle",
-                      during=during, weight=weight, fill=ink)  # fmt: skip
-            left += width * size
-
 
 def _bundles(story: Story) -> dict[int, Message]:
     """Return the messages to draw: many that one rank sends another in one step are one."""
@@ -370,19 +328,6 @@ def _bundles(story: Story) -> dict[int, Message]:
         else:
             found |= {m: story.messages[m] for m in numbers}
     return dict(sorted(found.items()))
-
-
-def _sums(story: Story) -> dict[tuple[int, int], list[int]]:
-    """Return the messages that make the first sum of a rank in a step, by rank and step."""
-    found: dict[tuple[int, int], list[int]] = {}
-    for number, message in enumerate(story.messages):
-        if message.local or not message.reduces:
-            continue
-        numbers = found.setdefault((message.dst, message.step), [])
-        slot = message.pieces[0].dst_slot
-        if not numbers or story.messages[numbers[0]].pieces[0].dst_slot == slot:
-            numbers.append(number)
-    return found
 
 
 def _legs(

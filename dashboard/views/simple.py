@@ -13,7 +13,8 @@ from ..film import FOREVER, Film
 from ..reel import Reel
 from ..story import Story
 from . import frame, levels, sentences, words
-from .cellview import BEAM_H, LOW_NAME_W, Cells
+from .cellview import Cells
+from .forms import BEAM_H, LOW_NAME_W
 from .frame import STAGE
 from .grid import BESIDE, Grid, grid_of
 from .lanes import Lanes, emphasised, far, in_time, least_zone, row_of

@@ -7,7 +7,7 @@ from ..film import Film, Step
 from ..reel import Reel
 from ..story import Story, tell
 from ..theme import THEMES
-from .cellview import Form
+from .forms import Form
 from .frame import meta
 from .full import FullCells
 from .layout import Box, columns_of, family, ring, tree
