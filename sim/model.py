@@ -51,7 +51,8 @@ class Model:
             bytes), the fixed costs of its messages, its reducing.
         changes: Links that slow down, fail or come back while it runs, as `Change` or as text such
             as ``r0-switch:fails@2ms``. Messages under way go on over the new path.
-        duplex: ``full``: each direction of a link has its rate for itself; ``half``: on every link both share it.
+        duplex: ``full``: each direction of a link has its rate for itself; ``half``: on every link
+            both share it.
     """
 
     policy: Policy = "dataflow"
