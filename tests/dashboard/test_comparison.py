@@ -25,7 +25,7 @@ CHOSEN = ["ring", "tree", "recursive_doubling", "halving_doubling", "reduce_broa
 
 @pytest.fixture(scope="module")
 def found() -> Comparison:
-    return chunkscope.compare("all_reduce", 8, "star:10GB/s,1us", CHOSEN)
+    return chunkscope.compare("all_reduce", 8, "star:10GB/s,1us", CHOSEN, sizes="1KiB:1GiB:x4")
 
 
 def lines(drawn: go.Figure, name: str) -> list[Any]:
@@ -171,6 +171,7 @@ def test_names_of_users_cannot_leave_their_place() -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.usefixtures("_without_fonts")
 def test_the_page_draws_in_a_browser(found: Comparison, tmp_path: Any, chromium: Any) -> None:
     from playwright.sync_api import sync_playwright
 
@@ -179,6 +180,7 @@ def test_the_page_draws_in_a_browser(found: Comparison, tmp_path: Any, chromium:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": 900, "height": 700})
+        tab.set_default_timeout(60_000)
         errors: list[str] = []
         tab.on("pageerror", lambda error: errors.append(str(error)))
         tab.on("request", lambda asked: errors.append(asked.url) if asked.url[:4] == "http" else 0)
