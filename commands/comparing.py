@@ -67,7 +67,7 @@ def compare(
     show_all: bool,
     **words: Any,
 ) -> None:
-    """Compare the algorithms of a collective over sizes: which one to use.
+    """Compare the algorithms of a collective over sizes.
 
     \b
     Example: chunkscope compare all_reduce -n 64 --topology dgx-h100x8 --sizes 1KiB:1GiB
