@@ -15,7 +15,7 @@ import pytest
 import chunkscope
 from chunkscope.dashboard import scene
 from chunkscope.dashboard.film import Film, film
-from chunkscope.sim.spec import parse_spec
+from chunkscope.sim.spec import Spec, parse_spec
 
 from .conftest import Seen, lesson, player
 
@@ -26,6 +26,9 @@ FILMS = {
     "ring": lambda: film(parse_spec("all_reduce:ring:4").trace()),
     "ring of 8, large": lambda: film(parse_spec("all_reduce:ring:8:64MiB").trace()),
     "tree": lambda: film(parse_spec("broadcast:tree:8").trace()),
+    "torus": lambda: film(
+        Spec("all_reduce", "torus2d", 8, topology="torus:2x4:100GB/s,1us").trace()
+    ),
     "full": lambda: film(parse_spec("all_reduce:ring:8:64MiB").trace(), view="full"),
     "textbook": lambda: film(lesson()),
 }
