@@ -55,9 +55,15 @@ def ring_segmented(n: int, size: float, segments: int = 2, window: int = 2) -> T
 
 @closed("all_reduce", "ring_bidirectional", "ring_channels")
 def ring_channels(
-    n: int, size: float, channels: int = 2, rings: Sequence[Sequence[int]] | None = None
+    n: int,
+    size: float,
+    channels: int = 2,
+    ranks_per_host: int | None = None,
+    rings: Sequence[Sequence[int]] | None = None,
 ) -> Terms:
     """Return 2(n-1)(α + S/(nkB)) + (n-1)γS/(nk) for k rings with links of their own.
+
+    Rotated rings share the links inside a host.
 
     Source: P. Patarasuk and X. Yuan, 2009, for each ring.
     """

@@ -205,6 +205,7 @@ def textbook(story: Story) -> str:
         "scatter": f"{root.capitalize()} gives each rank one of its {things_}.",
         "reduce_scatter": f"{both} hand in {things_}, and each gets one {word}.",
         "all_to_all": f"{both} give every rank one of their {things_}.",
+        "send_recv": f"{both} give their {thing} to the next rank.",
         "barrier": f"{both} wait here until {get} have come.",
     }.get(story.collective, f"{both} call {story.collective}.")
 

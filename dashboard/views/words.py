@@ -32,6 +32,7 @@ HEARD = {
 ARRIVING = "arriving"
 MORE = "…"
 OTHERS = "others’ messages"
+DOTS = "dots: messages of the other ranks"
 NOT_RECORDED = ("what happens inside", "was not recorded")
 ROUTE_NOT_RECORDED = ("the route was", "not recorded")
 HOW = "How could this be done?"
@@ -212,6 +213,7 @@ def _piece(text: str, strength: int) -> tuple[str, float, int]:
 def operator(story: Story) -> str:
     """Return the large word in the operator of a bare call."""
     others = {"all_gather": "GATHER", "gather": "GATHER", "all_to_all": "EXCHANGE",
+              "send_recv": "SHIFT",
               "barrier": "WAIT"}  # fmt: skip
     return others.get(story.collective, story.op or story.collective)
 

@@ -157,9 +157,23 @@ def disjoint_strides(group_size: int, channels: int) -> list[int]:
     return [known[channel % len(known)] for channel in range(channels)]
 
 
+def _rotated(group_size: int, channels: int, ranks_per_host: int) -> list[Ints]:
+    """Return rings that go once around each host, from another rank of it on each channel."""
+    if ranks_per_host < 1 or group_size % ranks_per_host:
+        raise ScheduleError(
+            f"all_reduce ring_channels: ranks_per_host is {ranks_per_host}, expected a divisor of "
+            f"{group_size}"
+        )
+    rank = np.arange(group_size).reshape(-1, ranks_per_host)
+    return [np.roll(rank, -channel, axis=1).reshape(-1) for channel in range(channels)]
+
+
 @algorithm("all_reduce", "ring_channels", phases=_phases)
 def all_reduce_ring_channels(
-    group_size: int, channels: int = 2, rings: Sequence[Sequence[int]] | None = None
+    group_size: int,
+    channels: int = 2,
+    ranks_per_host: int | None = None,
+    rings: Sequence[Sequence[int]] | None = None,
 ) -> Schedule:
     """Return several rings at once, each with a part of every chunk and with links of its own.
 
@@ -169,6 +183,13 @@ def all_reduce_ring_channels(
         channel 0   0 -> 1 -> 2 -> 3 -> 4 -> 0
         channel 1   0 -> 2 -> 4 -> 1 -> 3 -> 0
 
+    Where ranks lie on hosts with a NIC each, rings are rotated instead: on channel c a ring comes
+    into each host at its c-th rank and goes once around it, so that each ring has its own NIC. With
+    2 hosts of 3 ranks::
+
+        channel 0   0 -> 1 -> 2 -> 3 -> 4 -> 5 -> 0
+        channel 1   1 -> 2 -> 0 -> 4 -> 5 -> 3 -> 1
+
     On a network where not all ranks are linked, `disjoint_rings` finds rings along its links.
 
     Cost 2(n - 1)(α + S/(nkB)) for k channels where all links exist and are alike.
@@ -176,16 +197,20 @@ def all_reduce_ring_channels(
     Args:
         group_size: Number of ranks, 1 or more.
         channels: Number of rings.
+        ranks_per_host: A divisor of the group size, for rotated rings.
         rings: The rings themselves, a channel each, as the order of all ranks.
 
-    Source: NCCL 2.30, src/graph/rings.cc (a ring a channel); the strides are our choice.
+    Source: NCCL 2.30, src/graph/rings.cc (a ring a channel) and src/graph/search.cc (a NIC for each
+        channel); the strides are our choice.
 
     Example:
         >>> [row.dst for row in all_reduce_ring_channels(5).transfers if row.src == 0][:2]
         [1, 2]
     """
     _positive("channels", "ring_channels", channels)
-    if rings is None:
+    if ranks_per_host is not None and rings is None:
+        orders = _rotated(group_size, channels, ranks_per_host)
+    elif rings is None:
         orders = [_strided(group_size, each) for each in disjoint_strides(group_size, channels)]
     else:
         orders = [np.array(ring, np.int64) for ring in rings]

@@ -56,6 +56,21 @@ def test_more_rings_take_less_time() -> None:
     assert times[1] / times[0] == pytest.approx(6, rel=0.05)
 
 
+def test_rotated_rings_have_a_nic_each() -> None:
+    topology = parse("dgx-h100x4", 32)
+    times = {}
+    for k in (1, 2, 8):
+        schedule = build("all_reduce", "ring_channels", 32, channels=k, ranks_per_host=8)
+        assert verify(schedule) == []
+        crossing = schedule.src // 8 != schedule.dst // 8
+        assert len(set(schedule.src[crossing] % 8)) == k
+        times[k] = simulate(schedule.bind(1 << 30, "uint8"), topology).duration_ns
+    assert times[1] / times[2] == pytest.approx(2, rel=0.05)
+    assert times[1] / times[8] == pytest.approx(8, rel=0.05)
+    with pytest.raises(ScheduleError, match="ranks_per_host is 3, expected a divisor of 8"):
+        build("all_reduce", "ring_channels", 8, ranks_per_host=3)
+
+
 def test_what_cannot_be() -> None:
     with pytest.raises(TopologyError, match=r"no ring of all 4 ranks .* without switches"):
         disjoint_rings(parse("star", 4))
