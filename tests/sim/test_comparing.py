@@ -15,6 +15,7 @@ import pytest
 import chunkscope
 from chunkscope.errors import ScheduleError, TopologyError
 from chunkscope.sim.compare import Comparison, parse_sizes
+from chunkscope.sim.compare.comparison import fastest
 from chunkscope.sim.compare.words import answer, best, everything, left_out, reigns
 
 CHOSEN = ["ring", "tree", "recursive_doubling", "halving_doubling"]
@@ -128,6 +129,10 @@ def test_equals_are_named_together_and_do_not_take_turns() -> None:
     assert set(found.winners) == {"ring"}
     assert found.ranking(3) == [("ring", "ring_tutorial")]
     assert answer(found) == "Use ring at every size."
+
+
+def test_times_that_differ_by_rounding_are_equal() -> None:
+    assert fastest(np.array([[1e6, 1e6, 1e6], [1e6 + 1e-4, 1e6 - 1e-4, 1e6 - 1]])) == [0, 0, 1]
 
 
 def test_sizes_are_rounded_to_whole_blocks() -> None:
