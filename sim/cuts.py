@@ -235,7 +235,7 @@ def _cuts(border: Border, needs: Needs, group: Ints, sides: Ints | None = None) 
     side = border.sides(group) if sides is None else sides
     crosses = side[border.tail] != side[border.head]
     found = []
-    for inward, ends in enumerate((border.tail, border.head)):
+    for inward, ends in ((1, border.head), (0, border.tail)):
         links = crosses & (side[ends] >= 0)
         at = side[ends][links]
         capacity = np.bincount(at, border.rate_Bps[links], n_sets)

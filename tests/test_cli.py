@@ -75,7 +75,7 @@ def test_sim_json_tells_the_model() -> None:
     expected = 14 * (1000 + 64 * 2**20 / 8 / 100)
     assert facts["duration_ns"] == pytest.approx(expected, abs=1)
     assert facts["model"]["policy"] == "dataflow"
-    assert facts["bounds"]["decides"] == "896 MiB out of all ranks together at 1.60 TB/s"
+    assert facts["bounds"]["decides"] == "896 MiB into all ranks together at 1.60 TB/s"
     assert sum(stage["bytes_ns"] for stage in facts["chain"]) == pytest.approx(expected - 14_000)
     assert facts["links"][0]["size_bytes"] == 14 * 8 * 2**20
     assert [rank["waiting"] for rank in facts["ranks"]] == [0] * 8

@@ -157,7 +157,7 @@ def test_hosts_that_share_a_slow_way_out_set_the_bound() -> None:
     cut = cut_of("all_gather", 8, "two-level:2x4:10GB/s,1us:1GB/s,2us")
     assert (cut.ranks, cut.size_bytes, cut.capacity_Bps) == ((0, 1, 2, 3), 2400, 1e9)
     assert cut.time_ns == 2400 + 2000
-    assert cut.text == "2.34 KiB out of ranks 0-3 at 1 GB/s"
+    assert cut.text == "2.34 KiB into ranks 0-3 at 1 GB/s"
 
 
 def test_hosts_count_together_where_parts_must_become_one() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from chunkscope.sim.critical import PARTS, Stage, Wait
+from chunkscope.sim.causes import Wait
+from chunkscope.sim.critical import PARTS, Stage
 from chunkscope.sim.library import algorithms, build
 from chunkscope.sim.order import POLICIES, Policy
 from chunkscope.sim.replay import Replay, simulate
