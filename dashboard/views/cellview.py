@@ -280,7 +280,7 @@ class Cells:
             spot = layout.spots[place.place]
             ref = reel.ref(kind="rank", rank=place.rank, event=place.row)
             if place.rank is None and not place.cells:
-                self._beam(reel, spot, self.tag(place.rank, place.place))
+                self._beam(reel, spot, words.rank(place.rank, place.place))
                 continue
             if framed:
                 reel.rect(spot.x + 0.75, spot.y + 0.75, spot.w - 1.5, spot.h - 1.5, fill="card",

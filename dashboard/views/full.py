@@ -8,10 +8,12 @@ from ...units import format_Bps
 from ..film import FOREVER, Film
 from ..reel import Reel
 from ..story import Story
-from . import frame, sentences, words
+from . import frame, levels, sentences, words
 from .cellview import Cells
 from .forms import Form
 from .gantt import Gantt
+from .lanes import MOST_IN_ROW, Lanes, far, row_of
+from .lanes import dots as dots_of
 from .layout import Box, Layout, columns_of, family, ring, tree
 from .metrics import text_width
 from .movers import Movers, Pen
@@ -64,7 +66,7 @@ class FullCells(Cells):
         return words.tag(rank, place)
 
     def _title_size(self) -> float:
-        return 15.0
+        return 11.0 if self.slim else 15.0
 
 
 def build(story: Story) -> Film:
@@ -160,6 +162,9 @@ def _stage(reel: Reel, view: FullCells) -> None:
         Movers(view, layout, lifts=True, pen=PEN).draw(reel)
         _spoken(reel, view, STAGE.bottom - 16, STAGE.w - 80)
         return
+    if 2 < story.n <= MOST_IN_ROW and far(story):
+        _row(reel, view)
+        return
     hosts = _hosts(story)
     columns = columns_of(view.n)
     top, bottom = (46, 28) if hosts else (36, 36)
@@ -181,6 +186,36 @@ def _stage(reel: Reel, view: FullCells) -> None:
     _spoken(reel, view, middle, room)
     rate = _rates(story, hosts)
     reel.text(STAGE.centre[0], middle + 20, rate, size=12, fill="muted", anchor="middle")
+
+
+def _row(reel: Reel, view: FullCells) -> None:
+    """Draw ranks that send far side by side, with lanes around them, below their switches."""
+    story = view.story
+    above = levels.levels(story)
+    box = Box(STAGE.x + 20, STAGE.y + 14, STAGE.w - 40, STAGE.h - 66)
+    used = levels.height(above)
+    room = Box(box.x, box.y + used, box.w, box.h - used)
+    groups = [bar.last - bar.first + 1 for bar in above[0]] if above else [view.n]
+    helpers = [place for place in story.places if place.rank is None]
+    slots = row_of(groups, room, 0.0, gap=9.0)
+    card_h = view.choose(slots[0].w)
+    view.moving = Look(bars=True, w=17, h=28)
+    view.slim = slots[0].w < 60
+    y = room.bottom - card_h if helpers else room.y + (room.h - card_h) / 2
+    spots = [Box(slot.x, y, slot.w, card_h) for slot in slots]
+    spots += [Box(room.x, room.y, room.w, 40.0) for _ in helpers]
+    widest = view.fit_tokens(slots[1].x - slots[0].x - 12)
+    dots = dots_of(story)
+    lanes = Lanes(story, spots, room, token_w=widest, token_h=view.token_h, beside=dots)
+    # Times are the trace's own here, so all messages take all of theirs.
+    layout = Layout(tuple(spots), {}, lanes.ways)
+    levels.draw(reel, above, spots, box)
+    view.draw(reel, layout, framed=True)
+    Movers(view, layout, lifts=False, pen=PEN, dots=dots).draw(reel)
+    _spoken(reel, view, STAGE.bottom - 32, STAGE.w - 80)
+    rate = _rates(story, _hosts(story))
+    text = f"{words.DOTS} · {rate}" if dots else rate
+    reel.text(STAGE.centre[0], STAGE.bottom - 13, text, size=12, fill="muted", anchor="middle")
 
 
 def _spoken(reel: Reel, view: FullCells, y: float, room: float) -> None:

@@ -26,6 +26,8 @@ from .pace import Pace
 HEAD = 18.0
 # Places at a card's edge, as shares of its width from its middle, in the direction of travel.
 OUT, IN = 0.27, 0.1
+# More ranks do not fit side by side.
+MOST_IN_ROW = 16
 # Moments of a flight at which two messages are held against each other.
 SAMPLES = 16
 

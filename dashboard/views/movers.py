@@ -141,8 +141,10 @@ class Movers:
             if number in self.dots or number not in self.bundles:
                 continue
             step = self.view.story.messages[number].step
-            shown = (steps[step][0] if step else -FOREVER, steps[step][1])
-            self._arrow(reel, points, shown, [self._flight(number)], ())
+            flight = self._flight(number)
+            since = min(steps[step][0], flight[0]) if step else -FOREVER
+            shown = (since, max(steps[step][1], flight[1]))
+            self._arrow(reel, points, shown, [flight], ())
 
     def _flight(self, number: int) -> Span:
         """Return when a message is under way: in all of its flight, or in a share of it."""

@@ -17,7 +17,7 @@ from .cellview import Cells
 from .forms import BEAM_H, LOW_NAME_W
 from .frame import STAGE
 from .grid import BESIDE, Grid, grid_of
-from .lanes import Lanes, emphasised, far, in_time, least_zone, row_of
+from .lanes import MOST_IN_ROW, Lanes, emphasised, far, in_time, least_zone, row_of
 from .lanes import dots as dots_of
 from .layout import Box, Family, Layout, columns_of, family, fan_spans, ring, tree
 from .legend import column as legend_column
@@ -28,7 +28,6 @@ from .pace import Pace, by_steps
 
 INNER = Box(52, 144, 1176, 405)  # room of the cards, above the legend
 TREE = Box(52, 148, 1176, 446)
-MOST_IN_ROW = 16  # ranks
 MOST_IN_TREE = 4  # cells
 MOST_LEAVES = 8
 NAME_W = 124  # room of a rank's name beside its cells
