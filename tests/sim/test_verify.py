@@ -472,6 +472,24 @@ def test_after_orders_channels(step: int) -> None:
     assert all(runs(ordered, seed) for seed in range(20))
 
 
+def test_races_are_looked_for_across_a_whole_ring() -> None:
+    """Channel 1 gathers what channel 0 reduced: every slot is touched by both, in 30 steps."""
+    n = 16
+    ring = build("all_reduce", "ring", n)
+    half = len(ring) // 2
+    rows = [row._replace(channel=int(k >= half)) for k, row in enumerate(ring.transfers)]
+    # What rank r sends at any time waits for what it got last on channel 0.
+    after = [(k, half - n + (rows[k].src - 1) % n) for k in range(half, len(rows))]
+    assert verify(changed(ring, rows, after=after)) == []
+    late = half + 5 * n + 3
+    lax = [pair for pair in after if pair[0] != late]
+    assert verify(changed(ring, rows, after=lax)) == []  # the sender's step before it waited
+    first = [pair for pair in after if rows[pair[0]].src != 3]
+    found = verify(changed(ring, rows, after=first))
+    assert codes(found) == {"RACE"}
+    assert "slot 3 of rank 0: row 191 (step 11, r15 +> r0) writes on channel 0" in found[0].message
+
+
 def test_two_reduces_are_a_race_even_if_the_sum_is_right() -> None:
     rows = [Transfer(0, c, c + 1, 0, 0, 0, 1, True) for c in (0, 1)]
     star = Schedule.of("reduce", "star", 3, rows, input=[0], output=[0], root=0)
