@@ -25,7 +25,8 @@ _ALONG = (0.5, 0.35, 0.65, 0.2, 0.8, 0.05, 0.95)
 _BESIDE = 7
 # Where the strip begins, as a share of the chart, and where the sizes stand below it.
 _BOTTOM = 0.887
-_UNDER: dict[str, Any] = {"y": 0, "yshift": -12, "yanchor": "middle"}
+_STRIP: dict[str, Any] = {"xref": "x", "yref": "y"}
+_UNDER: dict[str, Any] = {**_STRIP, "y": 0, "yshift": -12, "yanchor": "middle"}
 
 
 def draw_strip(sketch: Sketch, found: Comparison, palette: Palette) -> None:
@@ -41,6 +42,7 @@ def draw_strip(sketch: Sketch, found: Comparison, palette: Palette) -> None:
         sketch.shapes.append(
             {
                 "type": "rect",
+                **_STRIP,
                 "x0": x0,
                 "x1": x1,
                 "y0": 0,
@@ -51,7 +53,7 @@ def draw_strip(sketch: Sketch, found: Comparison, palette: Palette) -> None:
             }
         )
         if len(span.algorithm) * _LETTER < (x1 - x0) * px - 8:
-            sketch.note(span.algorithm, palette["ink"], size=13, x=(x0 + x1) / 2, y=0.5)
+            sketch.note(span.algorithm, palette["ink"], size=13, x=(x0 + x1) / 2, y=0.5, **_STRIP)
     ends = (format_bytes(spans[0].first_bytes), low), (format_bytes(spans[-1].last_bytes), high)
     for (text, x), anchor in zip(ends, ("left", "right")):
         sketch.note(text, palette["muted"], x=x, xanchor=anchor, **_UNDER)

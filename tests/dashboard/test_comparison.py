@@ -99,6 +99,7 @@ def test_words_do_not_meet(n_crossovers: int) -> None:
     )  # fmt: skip
     drawn = figure(found)
     strip = [note for note in drawn.layout.annotations if note.xref == "x"]
+    assert {note.text for note in strip} >= {"1 KiB", "1 GiB", names[-1]}
     for y in {note.y for note in strip}:
         assert_apart([note for note in strip if note.y == y], px=820 / 20)
     for axis in ("x2", "x3"):
@@ -116,7 +117,7 @@ def assert_apart(notes: list[Any], px: float) -> None:
     spans = []
     for note in notes:
         width, x = 6.5 * len(note.text), note.x * px
-        left = {"left": x, "center": x - width / 2, "right": x - width}[note.xanchor]
+        left = {"left": x, "center": x - width / 2, "right": x - width}[note.xanchor or "center"]
         spans.append((left, left + width))
     spans.sort()
     assert all(a[1] <= b[0] for a, b in pairwise(spans)), spans
@@ -187,8 +188,10 @@ def test_the_page_draws_in_a_browser(found: Comparison, tmp_path: Any, chromium:
         tab.goto(file.as_uri())
         tab.wait_for_selector("#chart .scatterlayer .trace")
         wide = tab.evaluate("document.documentElement.scrollWidth")
+        words = tab.locator("#chart .annotation").all_text_contents()
         lines_drawn = tab.locator("#chart .scatterlayer .trace").count()
         browser.close()
     assert not errors
     assert wide <= 900
+    assert {"1 KiB", "1 GiB", "time", "lower bound", found.winners[-1]} <= set(words)
     assert lines_drawn >= 2 * len(found.algorithms)
