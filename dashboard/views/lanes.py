@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from dataclasses import dataclass
 
 from ..reel import Span
 from ..story import Message, Story
-from .layout import AIR, Box, Point, lengths
-from .pace import Pace
+from .layout import AIR, Box, Point
+from .timing import spans
 
 # Length of an arrowhead and the air before it.
 HEAD = 18.0
@@ -28,8 +27,6 @@ HEAD = 18.0
 OUT, IN = 0.27, 0.1
 # More ranks do not fit side by side.
 MOST_IN_ROW = 16
-# Moments of a flight at which two messages are held against each other.
-SAMPLES = 16
 
 
 def row_of(groups: Sequence[int], box: Box, card_h: float, gap: float = 17.0) -> list[Box]:
@@ -203,45 +200,7 @@ class Lanes:
             for number in trunk.numbers:
                 found[number] = self._corners(number, right, y, *arrivals[number])
         self.ways |= found
-        self.spans |= self._spans(found)
-
-    def _spans(self, ways: dict[int, tuple[Point, ...]]) -> dict[int, Span]:
-        """Return when messages go, so that as few as possible come to lie on each other.
-
-        In all of the time; or all at one pace, so that what sets out apart stays apart, and what
-        leaves one card follows one another: all setting out together, or all arriving together.
-        Where some still meet, single ones go sooner or later.
-        """
-        longest = max(abs(way[2][0] - way[1][0]) for way in ways.values()) or 1.0
-        shares = {m: abs(way[2][0] - way[1][0]) / longest for m, way in ways.items()}
-        choices: list[dict[int, Span]] = [
-            dict.fromkeys(ways, (0.0, 1.0)),
-            {m: (0.0, share) for m, share in shares.items()},
-            {m: (1.0 - share, 1.0) for m, share in shares.items()},
-        ]
-        best = min(choices, key=lambda spans: self._meetings(ways, spans))
-        for number, share in shares.items():
-            if not self._meetings(ways, best):
-                break
-            slow = max(share, 0.4)
-            own = [(0.0, 1.0), (0.0, slow), (1 - slow, 1.0), (0.0, share), (1 - share, 1.0)]
-            others = [best, *({**best, number: span} for span in own)]
-            best = min(others, key=lambda spans: self._meetings(ways, spans))
-        return best
-
-    def _meetings(self, ways: dict[int, tuple[Point, ...]], spans: dict[int, Span]) -> int:
-        """Return how often two messages lie on each other."""
-        found = 0
-        for k in range(SAMPLES):
-            share = (k + 0.5) / SAMPLES
-            places = [
-                between(way, (share - spans[m][0]) / (spans[m][1] - spans[m][0]))
-                for m, way in ways.items()
-                if spans[m][0] <= share <= spans[m][1]
-            ]
-            for (ax, ay), (bx, by) in combinations(places, 2):
-                found += abs(ax - bx) < self.token_w + 6 and abs(ay - by) < self.token_h + 2
-        return found
+        self.spans |= spans(found, token_w=self.token_w, token_h=self.token_h)
 
     def _trunks(self, numbers: Sequence[int], right: bool, shared: int | None) -> list[_Trunk]:
         """Return the messages of a side by what they share: sender (0), receiver (1) or nothing."""
@@ -298,50 +257,9 @@ class Lanes:
             self.spans[number] = (0.5 - share / 2, 0.5 + share / 2)
 
 
-def in_time(story: Story, pace: Pace, spans: dict[int, Span]) -> tuple[Pace, dict[int, Span]]:
-    """Return a pace in which cells change when messages go and come, and the spans left then.
-
-    Where several messages come to one cell in one step, it changes once, when the step is over.
-    """
-    at = Counter((m.step, m.dst, piece.dst_slot) for m in story.messages for piece in m.pieces)
-    flights, left = list(pace.flights), {}
-    for number, span in spans.items():
-        message = story.messages[number]
-        if message.t_end_ns is None:
-            continue
-        start, end = shared(flights[number], span)
-        if any(at[message.step, message.dst, p.dst_slot] > 1 for p in message.pieces):
-            over = flights[number][1]
-            left[number] = (0.0, (end - start) / (over - start))
-            end = over
-        flights[number] = start, end
-    return replace(pace, flights=tuple(flights)), left
-
-
-def shared(flight: Span, shares: Span) -> Span:
-    """Return the part of a time between two shares of it."""
-    start, end = flight
-    return start + shares[0] * (end - start), start + shares[1] * (end - start)
-
-
 def _most(values: Iterable[int]) -> int:
     """Return how often the most frequent value occurs."""
     return max(Counter(values).values(), default=0)
-
-
-def between(points: Sequence[Point], share: float) -> Point:
-    """Return the point that lies a share of the way from the first corner to the last.
-
-    Example:
-        >>> between([(0, 0), (0, 10), (30, 10)], 0.5)
-        (10.0, 10.0)
-    """
-    left = share * sum(lengths(points))
-    for (a, b), length in zip(pairwise(points), lengths(points), strict=True):
-        if left <= length and length > 0:
-            return a[0] + (b[0] - a[0]) * left / length, a[1] + (b[1] - a[1]) * left / length
-        left -= length
-    return points[-1]
 
 
 def _lanes(trunks: Sequence[_Trunk]) -> list[int]:

@@ -13,11 +13,11 @@ from ..reel import Reel, Span
 from ..story import Message, Story
 from . import words
 from .cellview import Cells
-from .lanes import shared
 from .layout import AIR, Layout, Point, along, lengths
 from .metrics import text_width
 from .sums import Sums
 from .tiles import Shape, arrowhead, patch, put
+from .timing import shared
 
 # Begin, end and time of a straight piece of a way, and whether the motion is eased.
 Leg = tuple[Point, Point, Span, bool]

@@ -17,7 +17,7 @@ from .cellview import Cells
 from .forms import BEAM_H, LOW_NAME_W
 from .frame import STAGE
 from .grid import BESIDE, Grid, grid_of
-from .lanes import MOST_IN_ROW, Lanes, emphasised, far, in_time, least_zone, row_of
+from .lanes import MOST_IN_ROW, Lanes, emphasised, far, least_zone, row_of
 from .lanes import dots as dots_of
 from .layout import Box, Family, Layout, columns_of, family, fan_spans, ring, tree
 from .legend import column as legend_column
@@ -25,6 +25,7 @@ from .legend import row as legend_row
 from .levels import Level
 from .movers import Movers
 from .pace import Pace, by_steps
+from .timing import in_time
 
 INNER = Box(52, 144, 1176, 405)  # room of the cards, above the legend
 TREE = Box(52, 148, 1176, 446)
