@@ -25,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 # A message had its path for itself if it took no longer than alone by this much, relative to time.
 _ROUNDING = 1e-9
+# What is shorter is as long as this.
+_MOMENT_NS = 1e-3
 # Cells of a table that are added up at once.
 _AT_ONCE = 1 << 22
 
@@ -212,7 +214,12 @@ class _Flows(NamedTuple):
 
     @staticmethod
     def filling(path: Ints, begin_ns: Floats, end_ns: Floats, size_bytes: Floats) -> _Flows:
-        """Return flows that carry so many bytes in their time, which may not be quite nothing."""
+        """Return flows that carry so many bytes in their time.
+
+        What passes at once is given a moment, so that it has a rate that others can be added to.
+        """
+        begin_ns = np.minimum(begin_ns, end_ns - _MOMENT_NS).clip(0.0)
+        end_ns = np.maximum(end_ns, begin_ns + _MOMENT_NS)
         end_ns = np.maximum(end_ns, np.nextafter(begin_ns, np.inf))
         return _Flows(path, begin_ns, end_ns, size_bytes / (end_ns - begin_ns))
 
