@@ -139,7 +139,7 @@ def _play(
                     time += costs.write_ns[id]
             elif len(order.ready_ns) > 0:
                 time = max(time, order.ready_ns[id])
-            if time > now:
+            if time > now + now * MOMENT:  # else it would come back at once, for ever
                 push(queue, new(queue, id, what), time)
                 continue
             if what == START and ports.limit > 0 and ports.place[id, 0] != ports.place[id, 1]:
