@@ -14,6 +14,7 @@ import pytest
 
 import chunkscope
 from chunkscope.errors import ScheduleError, TopologyError
+from chunkscope.sim import compiled
 from chunkscope.sim.compare import Comparison, parse_sizes
 from chunkscope.sim.compare.comparison import fastest
 from chunkscope.sim.compare.words import answer, best, everything, left_out, reigns
@@ -163,6 +164,24 @@ def test_the_models_parameters_are_those_of_simulate() -> None:
     slow = chunkscope.compare("all_reduce", 6, "star", message_ns=500, policy="lockstep", **words)
     assert slow.time_ns[0, 0] > plain.time_ns[0, 0] + 500
     assert (slow.model["policy"], slow.model["message_ns"]) == ("lockstep", 500)
+
+
+@pytest.mark.parametrize("name", ["ring", "nvls", "tree"])
+def test_another_count_is_as_if_bound_anew(name: str) -> None:
+    schedule = chunkscope.build("all_reduce", name, 4)
+    again, anew = schedule.bind(10, "int64").with_count(1003), schedule.bind(1003, "int64")
+    assert again.size_bytes == anew.size_bytes
+    assert np.array_equal(again.row_bytes, anew.row_bytes)
+    with pytest.raises(ScheduleError, match="count is -1"):
+        again.with_count(-1)
+
+
+def test_a_sweep_of_small_plans_is_worth_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_compiled", lambda function: "compiled")
+    monkeypatch.setattr(compiled, "has_numba", lambda: True)
+    with compiled.expecting(compiled.WORTH):
+        assert compiled.run(len, 1) == "compiled"
+    assert compiled.run(len, 1) is len
 
 
 # Own algorithms, and those that cannot
