@@ -125,6 +125,17 @@ def test_a_bucket_hides_the_pauses_of_a_ring() -> None:
     assert bytes_ns - 28_000 / 0.012 < duration_ns < bytes_ns * 1.01
 
 
+def test_notices_that_come_at_the_moment_of_their_messages_do_not_put_them_off_for_ever() -> None:
+    """Times that should be equal differ in their last digits; this one never came to an end."""
+    link = level(89539.31637334194, 1031822.338994797, 11842268.83, 11169383.17, 29875.32)
+    topology = machine(link, hosts=(0,) * 8).topology()
+    size_bytes = 1 << 19
+    ring = chunkscope.build("all_reduce", "gloo", 8, size_bytes=size_bytes, itemsize=4)
+    replay = chunkscope.simulate(ring.bind(size_bytes // 4, "float32"), topology)
+
+    assert replay.duration_ns == pytest.approx(1.75 * size_bytes / 0.01117, rel=0.03)
+
+
 def test_ranks_that_share_one_medium_share_it_in_the_prediction() -> None:
     found = machine(level(6e4, 2e5, 3e9, 0.8e9))
     topology = found.topology()
