@@ -55,7 +55,7 @@ def test_links_that_are_not_shared_may_carry_more_than_they_can() -> None:
 
 def test_what_passes_at_once_counts_beside_what_flows() -> None:
     rows = [Transfer(0, 0, 1, 0, 0, 0), Transfer(0, 1, 1, 0, 1, 1, 2)]
-    links = run(rows, 2, "line:1GB/s,1ns", burst_bytes=1000).links
+    links = run(rows, 2, "line:1GB/s,1ns", burst_bytes=2000).links
     assert links.over_time("r1", "r0").size_bytes == pytest.approx(3000)
     assert links.by_time(3).sum() == pytest.approx(3000)
 
