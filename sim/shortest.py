@@ -153,7 +153,8 @@ def walk(ways: Ways, src: Ints, dst: Ints, done: int, found: Found) -> int:
                 n_options[node] = _find(ways, hops, best, node, options, before)
             which = into_first[node]
             if ways.ecmp and n_options[node] > 1:
-                which += _choose(a, b, node, n_options[node])
+                here = b if at == high - 1 else node  # a twin stands for the root
+                which += _choose(a, b, here, n_options[node])
             elif ways.by_destination:
                 which += b // below % n_options[node]
                 below *= n_options[node]

@@ -94,3 +94,39 @@ def test_by_destination_no_two_messages_of_a_shift_share_a_link_of_a_fat_tree(
     for shift in range(1, n):
         links = routes.paths(rank, (rank + shift) % n).links
         assert len(set(links.tolist())) == len(links)
+
+
+@pytest.mark.parametrize(
+    "text", ["star", "fat-tree:4", "leaf-spine:2x3x4", "dual-plane:2x4", "fully"]
+)
+def test_all_routes_at_once_are_those_of_single_searches(text: str) -> None:
+    topology = parse(text, 8).with_link(*_a_link_of_rank_2(text), bandwidth_Bps=7e9)
+    routes = Routes(topology)
+    src, dst = np.divmod(np.arange(64), 8)
+    paths = routes.paths(src, dst)
+    for message, pair in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        path = paths.pair[message]
+        links = routes.between(*pair)
+        assert paths.links[paths.starts[path] : paths.starts[path + 1]].tolist() == list(links)
+        rates = [routes.links.rate[link] for link in links]
+        assert paths.rate[path] == min(rates, default=np.inf)
+        assert paths.latency_ns[path] == sum(routes.links.latency_ns[link] for link in links)
+
+
+def _a_link_of_rank_2(text: str) -> tuple[str, str]:
+    return "r2", parse(text, 8).network.neighbours("r2")[0]
+
+
+def test_random_graphs_are_routed_as_networkx_does() -> None:
+    for seed in range(6):
+        graph = nx.gnp_random_graph(12, 0.25, seed=seed, directed=True)
+        for a, b in graph.edges:
+            graph.edges[a, b].update(bandwidth_Bps=1e9, latency_ns=1 + (a * 7 + b * 3 + seed) % 4)
+        topology = Topology.of(graph)
+        paths = Routes(topology).paths(*np.divmod(np.arange(144), 12), lost_ok=True)
+        far = dict(nx.all_pairs_dijkstra_path_length(graph, weight="latency_ns"))
+        for message, (a, b) in enumerate(np.ndindex(12, 12)):
+            found = paths.latency_ns[paths.pair[message]]
+            assert found == far[a].get(b, 0)
+            lost = a != b and b not in far[a]
+            assert np.isinf(paths.rate[paths.pair[message]]) == (lost or a == b)
