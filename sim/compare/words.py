@@ -33,7 +33,7 @@ class Table(NamedTuple):
 
 def question(found: Comparison) -> str:
     """Return what was asked, such as ``all_reduce on 64 ranks of dgx-h100x8``."""
-    return f"{found.collective} on {found.ranks} ranks of {found.model['topology']}"
+    return f"{found.collective} on {_ranks(found)} of {found.model['topology']}"
 
 
 def answer(found: Comparison) -> str:
@@ -129,7 +129,7 @@ def basis(found: Comparison) -> str:
     """Return what the numbers rest on: model, network, and parameters that are not the default."""
     model = found.model
     words = [f"step model {model['version']}", f"{model['policy']}", f"{model['topology']}"]
-    words += [f"{found.ranks} ranks", found.dtype]
+    words += [_ranks(found), found.dtype]
     words += [
         f"{name.rsplit('_', 1)[0] if name.endswith(tuple(_UNITS)) else name} {_said(name, value)}"
         for name, value in model.items()
@@ -156,6 +156,10 @@ def _said(name: str, value: JSON) -> str:
     return _UNITS[unit](value) if unit and isinstance(value, int | float) else f"{value}"
 
 
+def _ranks(found: Comparison) -> str:
+    return f"{found.ranks} rank{'s' if found.ranks > 1 else ''}"
+
+
 def _equals(names: tuple[str, ...]) -> str:
     """Return the names of algorithms that are equally fast."""
     first, *others = names
@@ -168,7 +172,9 @@ def _slower(time_ns: float, best_ns: float) -> str:
     if time_ns <= best_ns or best_ns == 0:
         return ""
     ratio = time_ns / best_ns
-    return f"{ratio:.1f} ×" if ratio >= 2 else f"+{100 * (ratio - 1):.2g} %"
+    if ratio >= 2:
+        return f"{ratio:.1f} ×"
+    return f"+{100 * (ratio - 1):.2g} %" if ratio >= 1.001 else "< 0.1 %"
 
 
 def _starred(time_ns: float, star: bool) -> str:
