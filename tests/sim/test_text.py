@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,8 @@ def test_a_header_that_lacks_something() -> None:
         parse("collective all_reduce\ngroup_size 2\ninput r5 0\noutput 0", file="x")
 
 
-def test_a_text_that_would_fill_the_memory() -> None:
+def test_a_text_that_would_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chunkscope.sim.room.memory_bytes", lambda: math.inf)
     text = "collective all_reduce\ngroup_size 65000\ninput 0:100000\noutput 0:100000\n"
     with pytest.raises(ScheduleError, match="x: 6500000000 slots in all are beyond 67108864"):
         parse(text, file="x")

@@ -32,6 +32,8 @@ def expected(collective: str, inputs: list[Any], op: str, root: int | None) -> l
     if collective == "scatter":
         assert root is not None
         return np.split(inputs[root], n)
+    if collective == "send_recv":
+        return [inputs[rank - 1] for rank in range(n)]
     if collective == "all_to_all":
         blocks = [np.split(one, n) for one in inputs]
         return [np.concatenate([of[rank] for of in blocks]) for rank in range(n)]
