@@ -156,11 +156,10 @@ class _Sweep:
         They ask for a plan, of which only what it achieves counts, and whether switches reduce. If
         they do in any, less must be moved.
         """
-        helped = any(answer.in_network for _, answer in done)
-        fitting = [(plan, answer) for plan, answer in done if answer.in_network == helped]
-        fitting.sort(key=lambda pair: pair[1].n_transfers)
+        # Those whose switches reduce first; where none has a time, the others are bound by more.
+        order = sorted(done, key=lambda pair: (not pair[1].in_network, pair[1].n_transfers))
         found: dict[int, Bounds] = {}
-        for plan, answer in fitting:
+        for plan, answer in order:
             lacking = [
                 size for size in size_bytes.tolist()
                 if size not in found and size not in answer.reasons
