@@ -75,6 +75,10 @@ def _print(found: MachineFit, output: Path) -> None:
     click.echo(f"Next: chunkscope sim all_reduce -a gloo -n {n} --bytes 4MiB --topology {output}")
 
 
+# From such an error on, something else was measured than the links.
+_POOR = 0.5
+
+
 def _print_link(link: LinkFit) -> None:
     burst = (
         f", {format_bytes(round(link.burst_bytes))} at once after a pause"
@@ -112,3 +116,7 @@ def _print_link(link: LinkFit) -> None:
             for size, one_way, one_way_fit, ring, ring_fit in columns
         ],
     )
+    if link.worst > _POOR:
+        click.echo(
+            "  Links do not explain this: measure when the machine is idle, or more --rounds."
+        )

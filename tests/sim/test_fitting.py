@@ -249,6 +249,19 @@ def test_fit_writes_a_file_and_sim_takes_it(
     assert facts["model"]["burst_bytes"] == pytest.approx(28_000, rel=0.05)
 
 
+def test_a_poor_fit_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = level(1e5, 2e5, 1e9, 1e9)
+    bad = replace(good, one_way_ns=np.linspace(1e5, 1e7, len(SIZE))[:, None] * [[1, 1]])
+    for measured, warns in ((good, False), (bad, True)):
+        found = Measurements((0, 0), measured, None, 5e9)
+        monkeypatch.setattr(
+            "chunkscope.sim.measuring.measure_machine", lambda *_, found=found: found
+        )
+        said = CliRunner().invoke(main, ["fit", "-o", str(tmp_path / "machine.json")])
+        assert said.exit_code == 0
+        assert ("do not explain" in said.output) == warns
+
+
 def test_the_topology_of_a_fit_is_drawn_as_any_other() -> None:
     topology = machine(level(6e4, 2e5, 3e9, 0.8e9)).topology()
     assert Topology.from_json(topology.to_json()) == topology
