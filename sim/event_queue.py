@@ -1,7 +1,7 @@
 """The queue of `events`: things by time, in a heap that knows where each of them is.
 
 Flows whose end is far off need not be in the heap: their rates may change many times before. What
-ends up to the `horizon` is in it; beyond, `sharing.look_further` moves the horizon on.
+ends up to the `horizon` is in it; beyond, `event_flows.look_further` moves the horizon on.
 """
 
 from __future__ import annotations

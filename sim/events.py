@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .compiled import kernel
+from .event_flows import N_CHANGES, N_TOUCHED, Net, change, join, leave, look_further, net_of
 from .event_order import Order, Pick, has_arrived, has_read, has_written, open_all, order_of
+from .event_ports import Ports, ask, give_back, grant, ports_of
 from .event_queue import (
     ARRIVE,
     BEGIN,
@@ -29,9 +31,8 @@ from .event_queue import (
     push,
     queue_of,
 )
-from .ports import Ports, ask, give_back, grant, ports_of
+from .event_sharing import settle
 from .program_order import Program
-from .sharing import N_CHANGES, N_TOUCHED, Net, change, join, leave, look_further, net_of, settle
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

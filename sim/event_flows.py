@@ -1,10 +1,4 @@
-"""How messages that are under way at once share links: max-min fairness, found anew at each change.
-
-Only what a change can reach is worked out again: the messages that share a link with it, those that
-share a link with these, and so on. And where a message ends, only if it leaves others on a link
-that held them back: a link that is full and on which nobody is faster is the bottleneck of those
-that are as fast; rates are max-min fair as long as each message has one.
-"""
+"""Links and what flows on them: who is where, how fast, and since when."""
 
 from __future__ import annotations
 
@@ -20,18 +14,20 @@ from .program_order import Program
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
-# Columns of `links`: how many hops are on it, whether some left or came, the last search that saw
-# it, flows whose rates still grow, flows whose bottleneck it is.
-COUNT, TOUCHED, SEEN, GROWING, HELD = range(5)
+# Columns of `links`: how many hops are on it, whether some left or came, flows whose bottleneck it
+# is; the last search that chose all its flows, and that chose one; chosen flows whose rates still
+# grow, others whose bottleneck it is, whether it is that of a chosen one.
+COUNT, TOUCHED, HELD, INNER, NEAR, GROWING, KEEPS, BINDS = range(8)
 # What may have touched a link; the greater one counts.
 LEFT_BY, JOINED_BY = 1, 2
-# Columns of `rates`: capacity, what is left of it, its share for each flow that still grows, bytes
-# saved up, since when it is idle.
-RATE, ROOM, SHARE, SAVED, IDLE_SINCE = range(5)
-# Columns of `flows` and `moved`: path, place in `flowing`, bottleneck (-1: none); bytes that are
-# left, rate, since when.
-PATH, FLOWING, BOTTLENECK = range(3)
-LEFT, SPEED, SINCE = range(3)
+# Columns of `rates`: capacity, what is left of it, its share for each flow that still grows; rate
+# of the flows whose bottleneck it is, of the fastest that is not chosen, of the fastest that is;
+# bytes saved up, since when it is idle.
+RATE, ROOM, SHARE, LEVEL, TOP, LAST, SAVED, IDLE_SINCE = range(8)
+# Columns of `flows`: path, place in `flowing`, bottleneck and the next one (-1: none).
+PATH, FLOWING, BOTTLENECK, NEXT = range(4)
+# Columns of `moved`: bytes that are left, rate, since when, next rate.
+LEFT, SPEED, SINCE, TRIAL = range(4)
 # Entries of `counts`: flows, links that changed, number of the last search, changes of speeds.
 N_FLOWS, N_TOUCHED, N_SEARCH, N_CHANGES = range(4)
 
@@ -46,13 +42,14 @@ class Net(NamedTuple):
         links, rates: Tables of the links.
         first: Where the hops on each link begin in `on_link`.
         flows, moved: Tables of the flows.
-        seen: The last search that saw each flow; negative once it has its rate.
+        chosen_by: The last search that chose each flow.
         flowing: All flows.
         on_link: Hops of the flows on each link, its share of the array filled from the front; the
             k-th hop of flow f is (f << shift) + k.
         place: Where each hop is in `on_link`.
         path_starts, path_links: Links of each path.
-        touched, reached: Room for lists of links.
+        touched, inner, near, heap: Room for lists of links.
+        chosen: Room for a list of flows.
         change_of, changes: Room to note which message changed its speed, when and to what; no
             room where nobody asks, (room,) and (room, 2).
         counts: The entries named above.
@@ -65,14 +62,17 @@ class Net(NamedTuple):
     first: Array
     flows: Array
     moved: Floats
-    seen: Array
+    chosen_by: Array
     flowing: Array
     on_link: Array
     place: Array
     path_starts: Array
     path_links: Array
     touched: Array
-    reached: Array
+    inner: Array
+    near: Array
+    heap: Array
+    chosen: Array
     change_of: Array
     changes: Floats
     counts: Array
@@ -96,22 +96,25 @@ def net_of(p: Program, most: int, changes: int = 0) -> Net:
         np.int64
     )
     shift = int(max(hops.max(initial=0) - 1, 0)).bit_length()
-    rates = np.zeros((n_links, 5))
+    rates = np.zeros((n_links, 8))
     rates[:, RATE], rates[:, SAVED] = p.link_rate, p.burst_bytes
     return Net(
-        links=np.zeros((n_links, 5), np.int32),
+        links=np.zeros((n_links, 8), np.int32),
         rates=rates,
         first=np.cumsum(room) - room,
-        flows=np.empty((most, 3), np.int32),
-        moved=np.empty((most, 3)),
-        seen=np.empty(most, np.int32),
+        flows=np.empty((most, 4), np.int32),
+        moved=np.empty((most, 4)),
+        chosen_by=np.empty(most, np.int32),
         flowing=np.empty(most, np.int32),
         on_link=np.empty(int(room.sum()), np.int64 if most << shift >= 1 << 31 else np.int32),
         place=np.empty(most << shift, np.int64 if room.sum() >= 1 << 31 else np.int32),
         path_starts=p.path_starts,
         path_links=p.path_links[: p.path_starts[-1]].astype(np.int32),
         touched=np.empty(n_links, np.int32),
-        reached=np.empty(n_links, np.int32),
+        inner=np.empty(n_links, np.int32),
+        near=np.empty(n_links, np.int32),
+        heap=np.empty(n_links, np.int32),
+        chosen=np.empty(most, np.int32),
         change_of=np.empty(changes, np.int32),
         changes=np.empty((changes, 2)),
         counts=np.zeros(4, np.int64),
@@ -128,12 +131,12 @@ def join(net: Net, q: Queue, flow: int, path: int, size: float, rate: float, now
     net.moved[flow, LEFT] = size
     net.moved[flow, SINCE] = now
     net.moved[flow, SPEED] = 0.0
-    net.seen[flow] = 0
+    net.chosen_by[flow] = 0
     net.flows[flow, FLOWING] = net.counts[N_FLOWS]
     net.flowing[net.counts[N_FLOWS]] = flow
     net.counts[N_FLOWS] += 1
     if net.path_starts[path + 1] == net.path_starts[path]:
-        _set_speed(net, q, flow, rate, now)
+        set_speed(net, q, flow, rate, now)
     _enter_links(net, flow, path)
 
 
@@ -183,7 +186,7 @@ def change(net: Net, q: Queue, epochs: int, epoch: int, rates: Floats, now: floa
         path = int(net.flows[flow, PATH]) + n_paths
         _leave_links(net, flow, now)
         if net.path_starts[path + 1] == net.path_starts[path]:
-            _set_speed(net, q, flow, rates[path], now)
+            set_speed(net, q, flow, rates[path], now)
         _enter_links(net, flow, path)
 
 
@@ -228,115 +231,7 @@ def _touch(net: Net, link: int, by: int) -> None:
 
 
 @kernel
-def settle(net: Net, q: Queue, now: float) -> None:
-    """Share the links whose flows changed, and those that a change of theirs can reach."""
-    net.counts[N_SEARCH] += 1
-    search = net.counts[N_SEARCH]
-    for k in range(net.counts[N_TOUCHED]):
-        link = int(net.touched[k])
-        matters = net.links[link, TOUCHED] == JOINED_BY or net.links[link, HELD] > 0
-        net.links[link, TOUCHED] = 0
-        if matters and net.links[link, COUNT] > 0 and net.links[link, SEEN] != search:
-            _fill(net, q, _reach(net, link, search), now)
-    net.counts[N_TOUCHED] = 0
-
-
-@kernel
-def _reach(net: Net, link: int, search: int) -> int:
-    """Find the links that a change of one can reach: by their flows, the flows of these, ...
-
-    Returns how many there are, itself among them.
-    """
-    net.links[link, SEEN] = search
-    net.reached[0] = link
-    n_reached, at = 1, 0
-    while at < n_reached:
-        first = net.first[net.reached[at]]
-        count = net.links[net.reached[at], COUNT]
-        at += 1
-        for k in range(first, first + count):
-            flow = int(net.on_link[k] >> net.shift)
-            if net.seen[flow] != search:
-                net.seen[flow] = search
-                path = int(net.flows[flow, PATH])
-                for j in range(net.path_starts[path], net.path_starts[path + 1]):
-                    other = net.path_links[j]
-                    if net.links[other, SEEN] != search:
-                        net.links[other, SEEN] = search
-                        net.reached[n_reached] = other
-                        n_reached += 1
-    return n_reached
-
-
-@kernel
-def _fill(net: Net, q: Queue, n_links: int, now: float) -> None:
-    """Give the flows on the links reached their max-min fair rates, by progressive filling.
-
-    All rates grow together; when a link is full, its flows keep what they have and the others grow
-    on. The links reached are a heap by the level at which each of them is full; that level only
-    rises as other links fill, so a link is looked at again when it comes to the front.
-
-    Source: D. Bertsekas and R. Gallager, "Data Networks", 2nd edition, section 6.5.2.
-    """
-    for k in range(n_links):
-        link = net.reached[k]
-        net.rates[link, ROOM] = net.rates[link, RATE]
-        net.rates[link, SHARE] = net.rates[link, RATE] / net.links[link, COUNT]
-        net.links[link, GROWING] = net.links[link, COUNT]
-        net.links[link, HELD] = 0
-    for k in range(n_links // 2 - 1, -1, -1):
-        _sink(net, k, n_links, int(net.reached[k]))
-    level = 0.0
-    while n_links > 0:
-        link = int(net.reached[0])
-        growing = net.links[link, GROWING]
-        if growing > 0:
-            share = net.rates[link, ROOM] / growing
-            if share > net.rates[link, SHARE] * EQUAL:
-                net.rates[link, SHARE] = share
-                _sink(net, 0, n_links, link)
-                continue
-            if share > level * EQUAL:
-                level = share
-            first = net.first[link]
-            for k in range(first, first + net.links[link, COUNT]):
-                flow = int(net.on_link[k] >> net.shift)
-                if net.seen[flow] > 0:
-                    net.seen[flow] = -net.seen[flow]
-                    net.flows[flow, BOTTLENECK] = link
-                    net.links[link, HELD] += 1
-                    _set_speed(net, q, flow, level, now)
-                    path = int(net.flows[flow, PATH])
-                    for j in range(net.path_starts[path], net.path_starts[path + 1]):
-                        net.rates[net.path_links[j], ROOM] -= level
-                        net.links[net.path_links[j], GROWING] -= 1
-        n_links -= 1
-        if n_links > 0:
-            _sink(net, 0, n_links, int(net.reached[n_links]))
-
-
-@kernel
-def _sink(net: Net, at: int, size: int, link: int) -> None:
-    """Put a link at a place of the heap of links that is free, or below it."""
-    share = net.rates[link, SHARE]
-    below = 2 * at + 1
-    while below < size:
-        right = below + 1
-        if (
-            right < size
-            and net.rates[net.reached[right], SHARE] < net.rates[net.reached[below], SHARE]
-        ):
-            below = right
-        if net.rates[net.reached[below], SHARE] >= share:
-            break
-        net.reached[at] = net.reached[below]
-        at = below
-        below = 2 * at + 1
-    net.reached[at] = link
-
-
-@kernel
-def _set_speed(net: Net, q: Queue, flow: int, speed: float, now: float) -> None:
+def set_speed(net: Net, q: Queue, flow: int, speed: float, now: float) -> None:
     if speed != net.moved[flow, SPEED]:
         moved = (now - net.moved[flow, SINCE]) * net.moved[flow, SPEED]
         left = max(net.moved[flow, LEFT] - moved, 0.0)
