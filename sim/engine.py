@@ -117,7 +117,7 @@ class Work:
     def _pick(self, kernel: Any) -> Any:
         """Return a kernel of `events` as it is to be run."""
         # What flows at once is shared anew at each event: the work grows with its square.
-        at_once = int(np.bincount(self.schedule.step).max(initial=0))
+        at_once = int(np.unique(self.schedule.step, return_counts=True)[1].max(initial=0))
         n = len(self.schedule)
         return run(kernel, max(n, n * at_once // _AT_ONCE))
 
