@@ -70,7 +70,8 @@ class Routes:
 
     Args:
         topology: The network.
-        helpers: Names of a schedule's helpers, which are places above the ranks and must be nodes.
+        helpers: Names of a schedule's helpers, which are places above the ranks and must be nodes;
+            "switch" may also be the one node, of whatever name, that all ranks are linked to.
 
     Raises:
         TopologyError: A helper is no node.
@@ -84,16 +85,11 @@ class Routes:
         self._network = network = topology.network
         rate = network.bandwidth_Bps / 1e9
         self.links = Links(network, rate, network.latency_ns)
-        index = network.index
-        for helper in helpers:
-            if helper not in index:
-                raise TopologyError(
-                    f"helper {helper!r} of the schedule is no node of {topology}; take a topology "
-                    "with such a node, as star has one named 'switch'"
-                )
         self.helpers = tuple(helpers)
         self._n_ranks = topology.n_ranks
-        self._node = np.array([index[name] for name in (*topology.ranks, *helpers)], np.int64)
+        nodes = [network.index[name] for name in topology.ranks]
+        nodes += [_node_of(helper, topology, nodes[: topology.n_ranks]) for helper in helpers]
+        self._node = np.array(nodes, np.int64)
         self._ways = ways_of(
             network,
             rate,
@@ -196,3 +192,21 @@ def _distinct(keys: Ints, limit: int) -> tuple[Ints, Int32s]:
     occurs[keys] = True
     number = np.cumsum(occurs, dtype=np.int32) - 1
     return np.flatnonzero(occurs), number[keys]
+
+
+def _node_of(helper: str, topology: Topology, ranks: Sequence[int]) -> int:
+    """Return the node of a helper."""
+    network = topology.network
+    if helper in network.index:
+        return network.index[helper]
+    if helper == "switch":
+        from_rank = np.isin(network.tails, ranks)
+        linked = np.bincount(network.heads[from_rank], minlength=len(network.nodes))
+        linked[list(ranks)] = 0
+        to_all = np.flatnonzero(linked == len(ranks))
+        if len(to_all) == 1:
+            return int(to_all[0])
+    raise TopologyError(
+        f"helper {helper!r} of the schedule is no node of {topology}; take a topology "
+        "with such a node, as star has one named 'switch'"
+    )

@@ -169,29 +169,3 @@ def test_names_of_users_cannot_leave_their_place() -> None:
     text = page(chunkscope.compare("all_reduce", 2, algorithms=[odd], sizes="1KiB:4KiB"))
     assert "</script><b>odd" not in text
     assert "&lt;b&gt;odd" in text
-
-
-@pytest.mark.browser
-@pytest.mark.usefixtures("_without_fonts")
-def test_the_page_draws_in_a_browser(found: Comparison, tmp_path: Any, chromium: Any) -> None:
-    from playwright.sync_api import sync_playwright
-
-    file = tmp_path / "page.html"
-    file.write_text(page(found))
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(chromium), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 900, "height": 700})
-        tab.set_default_timeout(60_000)
-        errors: list[str] = []
-        tab.on("pageerror", lambda error: errors.append(str(error)))
-        tab.on("request", lambda asked: errors.append(asked.url) if asked.url[:4] == "http" else 0)
-        tab.goto(file.as_uri())
-        tab.wait_for_selector("#chart .scatterlayer .trace")
-        wide = tab.evaluate("document.documentElement.scrollWidth")
-        words = tab.locator("#chart .annotation").all_text_contents()
-        lines_drawn = tab.locator("#chart .scatterlayer .trace").count()
-        browser.close()
-    assert not errors
-    assert wide <= 900
-    assert {"1 KiB", "1 GiB", "time", "lower bound", found.winners[-1]} <= set(words)
-    assert lines_drawn >= 2 * len(found.algorithms)

@@ -85,6 +85,14 @@ def test_helpers_sit_on_nodes() -> None:
         Routes(parse("star", 2), ["nvls"])
 
 
+def test_a_switch_that_reduces_is_the_node_that_all_ranks_are_linked_to() -> None:
+    routes = Routes(parse("dgx-h100", 8), ["switch"])
+    assert nodes(routes, 3, 8) == [("r3", "nvswitch0")]
+    for text, n in (("dgx-h100x2", 16), ("dual-plane:2x4", 8)):  # none, and two
+        with pytest.raises(TopologyError, match="helper 'switch' of the schedule is no node"):
+            Routes(parse(text, n), ["switch"])
+
+
 @pytest.mark.parametrize(("text", "n"), [("leaf-spine:4x4x4", 16), ("fat-tree:4x1", 16)])
 def test_by_destination_no_two_messages_of_a_shift_share_a_link_of_a_fat_tree(
     text: str, n: int
