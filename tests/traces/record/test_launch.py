@@ -341,6 +341,7 @@ ELASTIC = """
     if attempt == 0 and rank == 1:
         sys.exit(3)
     dist.all_reduce(mine)
+    dist.destroy_process_group()  # a process that ends with a group may abort, recorded or not
 """
 
 
