@@ -129,7 +129,7 @@ def _fitted(name: str, array: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
         raise ScheduleError(f"{name} of a row is no {np.dtype(dtype)}: {array[:4]}") from None
     if array.dtype != fitted.dtype and (fitted != array).any():
         row = int(np.flatnonzero(fitted != array)[0])
-        raise ScheduleError(f"row {row}: {name} is {array[row]}, expected a {fitted.dtype}")
+        raise ScheduleError(f"row {row}: {name} is {array[row]}, expected {fitted.dtype}")
     return fitted
 
 

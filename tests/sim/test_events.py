@@ -157,6 +157,18 @@ def test_only_what_a_change_reaches_is_worked_out_anew_and_times_are_the_same(
     assert by_events(rate, paths, sizes, begins) == pytest.approx(slow, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_change_goes_as_far_as_it_must(seed: int) -> None:
+    """Many links with few messages each: what begins here moves bottlenecks some links away."""
+    random = np.random.default_rng(seed)
+    n, n_links = 36, 18
+    rate = random.integers(1, 6, n_links).astype(float).tolist()
+    paths = [random.permutation(n_links)[: random.integers(1, 4)].tolist() for _ in range(n)]
+    sizes, begins = random.uniform(20, 60, n).tolist(), random.uniform(0, 40, n).tolist()
+    slow = by_small_print(rate, paths, sizes, begins)
+    assert by_events(rate, paths, sizes, begins) == pytest.approx(slow, rel=1e-6)
+
+
 def test_two_flows_on_one_link_by_hand() -> None:
     # Both at half rate until the short one is over, then the long one alone.
     assert by_events([1], [[0], [0]], [100, 200], [0, 0]) == [200, 300]

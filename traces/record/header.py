@@ -50,5 +50,6 @@ def versions() -> dict[str, str]:
 
 def thread_name() -> str:
     """Return this thread's name; one that Python did not start gets no name from us."""
+    # current_thread() would name such a thread, and leave the name to the program.
     thread = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]
     return clean(thread.name) if thread is not None else "not a Python thread"
